@@ -4,25 +4,15 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { openCallback } from '../../src/identity/callback.js';
 import { eventually } from '../eventually.js';
 import { authorize, logIn } from '../fixtures/identity/browser.js';
-import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import { startHostile } from '../fixtures/identity/hostile.js';
 import { faults, json } from '../fixtures/identity/site.js';
 import { Home } from './home.js';
-import { LoginRig } from './login-rig.js';
+import { hostOn, startLoginWorld } from './login-world.js';
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
-
-async function world(): Promise<Hostile & { rig: LoginRig; url: string }> {
-  const hostile = await startHostile();
-  const rig = new LoginRig();
-  ends.push(
-    () => rig.end(),
-    () => hostile.close(),
-  );
-  return { ...hostile, rig, url: hostile.rs.url };
-}
 
 describe('an authorization server that shows the login page of another one, and would receive its code', () => {
   const documentUrl = 'https://client.example/hostler.json';
@@ -32,7 +22,7 @@ describe('an authorization server that shows the login page of another one, and 
     ['a client of the configuration', { clientId: 'made-by-hand' }],
   ] as const;
   test.each(ways)('%s: the login ends, unless `iss` proves where the code came from', async (_way, auth) => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const honest = await startHostile();
     ends.push(() => honest.close());
     Object.assign(honest.as, { resources: undefined, iss: undefined });
@@ -56,7 +46,7 @@ describe('an authorization server that shows the login page of another one, and 
   });
 
   test.each(ways)('%s: an operator who pins the issuer may have its login page elsewhere', async (_way, auth) => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const page = await startHostile();
     ends.push(() => page.close());
     Object.assign(as, { cimd: true, advertisesIss: false, iss: undefined, resources: undefined });
@@ -90,7 +80,7 @@ test('a program that holds the IPv6 port of localhost does not receive the code'
 });
 
 test('AC-A9 a page that floods the callback does not keep the redirect of the person out', async () => {
-  const { rig, url } = await world();
+  const { rig, url } = await startLoginWorld();
   const flooded = async ({ url: shown, redirectUri }: { url: URL; redirectUri: string }) => {
     const flood = () => fetch(`${redirectUri}?code=x&state=y`).catch(() => undefined);
     await Promise.all(Array.from({ length: 30 }, flood));
@@ -105,14 +95,14 @@ test.each([
   ['a newline', '\nhttps://trusted.example'],
   ['a character of another script', '\u0430'],
 ])('an issuer with %s is refused before any request to it', async (_what, text) => {
-  const { as, rs, rig, url } = await world();
+  const { as, rs, rig, url } = await startLoginWorld();
   rs.editPrm = (metadata) => ({ ...metadata, authorization_servers: [`${as.issuer}/${text}`] });
   expect(await rig.reason({ url })).toBe('metadata_invalid');
   expect(as.site.seen).toEqual([]);
 });
 
 test('a client id with control characters, or of any length, is refused', async () => {
-  const { as, rig, url } = await world();
+  const { as, rig, url } = await startLoginWorld();
   for (const id of ['a\u001b[2J', 'a\nb', 'x'.repeat(2_001), '', 7]) {
     as.site.fail('register', faults.answer(json({ client_id: id }, 201)));
     expect([id, await rig.reason({ url })]).toEqual([id, 'registration_refused']);
@@ -121,7 +111,7 @@ test('a client id with control characters, or of any length, is refused', async 
 });
 
 test('an account name with a token or control characters is stored without them', async () => {
-  const { as, rig, url } = await world();
+  const { as, rig, url } = await startLoginWorld();
   as.editTokens = (answer) => {
     const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
     const aud = [...as.grants.clients.keys()].at(-1);
@@ -138,7 +128,7 @@ test('an account name with a token or control characters is stored without them'
 });
 
 test('`--yes` accepts another account, but not another authorization server', async () => {
-  const { as, rs } = await world();
+  const { as, rs } = await startLoginWorld();
   const other = await startHostile();
   const home = new Home();
   ends.push(
@@ -158,7 +148,7 @@ test('`--yes` accepts another account, but not another authorization server', as
 });
 
 test('the login sends the values of references in headers, not their text', async () => {
-  const { as, rs } = await world();
+  const { as, rs } = await startLoginWorld();
   const home = new Home();
   ends.push(() => home.end());
   home.put('key', 'value-of-the-key');
@@ -176,16 +166,9 @@ test('the login sends the values of references in headers, not their text', asyn
 });
 
 test('scopes that a server asks for are bounded', async () => {
-  const { rs, rig, url } = await world();
+  const { rs, rig, url } = await startLoginWorld();
   const { row } = await rig.login({ url });
-  const { Identity } = await import('../../src/identity/identity.js');
-  const { parseServerDefinition } = await import('../../src/config/server-definition.js');
-  const { systemClock } = await import('../../src/kernel/clock.js');
-  const { createRedactor } = await import('../../src/kernel/redact.js');
-  const parts = { clock: systemClock, random: Math.random, redactor: createRedactor(), onProblem: () => {} };
-  const identity = new Identity({ folder: rig.folder, ...parts });
-  ends.push(() => identity.close());
-  const provider = identity.providerFor(parseServerDefinition('docs', { url: rs.url }, true));
+  const provider = hostOn(rig).provider('docs', rs.url, {});
   for (let asked = 0; asked < 150; asked++) {
     const challenge = `Bearer error="insufficient_scope", scope="scope-${asked}"`;
     const context = {
@@ -194,16 +177,16 @@ test('scopes that a server asks for are bounded', async () => {
       signal: new AbortController().signal,
       deadlineAtMs: Number.MAX_SAFE_INTEGER,
     };
-    expect(await provider?.recover(provider.current(), context)).toBe(false);
+    expect(await provider.recover(provider.current(), context)).toBe(false);
   }
-  expect(provider?.advice?.('scope', 'Bearer error="insufficient_scope", scope="scope-149"')?.reason).toBe(
+  expect(provider.advice?.('scope', 'Bearer error="insufficient_scope", scope="scope-149"')?.reason).toBe(
     'scope_denied',
   );
   expect(rig.store.readGrant(row.id)?.wanted.length).toBeLessThanOrEqual(100);
 });
 
 test('the callback closes when the login is over, however it ends', async () => {
-  const { as, rig, url } = await world();
+  const { as, rig, url } = await startLoginWorld();
   as.person = 'silent';
   const abort = new AbortController();
   const leave = ({ url: shown }: { url: URL }) => void authorize(shown.href).then(() => abort.abort());

@@ -8,28 +8,16 @@ import { authorize, logIn } from '../fixtures/identity/browser.js';
 import { authEras, type Hostile, startHostile } from '../fixtures/identity/hostile.js';
 import { faults } from '../fixtures/identity/site.js';
 import { countFor, timeLimitMs } from '../tier.js';
-import { LoginRig } from './login-rig.js';
+import { startLoginWorld } from './login-world.js';
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-async function world(
-  options: Parameters<typeof startHostile>[0] = {},
-): Promise<Hostile & { rig: LoginRig; url: string }> {
-  const hostile = await startHostile(options);
-  const rig = new LoginRig();
-  ends.push(
-    () => rig.end(),
-    () => hostile.close(),
-  );
-  return { ...hostile, rig, url: hostile.rs.url };
-}
-
 describe('a login', () => {
   test.each(authEras)('in the era %s ends with tokens for this server', async (era) => {
-    const { as, rs, rig, url } = await world({ era });
+    const { as, rs, rig, url } = await startLoginWorld({ era });
     const { row, isOldest } = await rig.login({ url });
     expect(as.grants.active(row.accessToken)).toBeDefined();
     expect(row).toMatchObject({ state: 'live', issuer: as.issuer, resource: rs.url, gen: 1 });
@@ -53,13 +41,13 @@ describe('a login', () => {
     ['/tenant', ['oidc-appended']],
     ['', ['oidc-inserted']],
   ] as const)('issuer path "%s", metadata at %s', async (issuerPath, metadataAt) => {
-    const { as, rig, url } = await world({ issuerPath });
+    const { as, rig, url } = await startLoginWorld({ issuerPath });
     as.metadataAt = [...metadataAt];
     expect((await rig.login({ url })).row.issuer).toBe(as.issuer);
   });
 
   test('a machine without a browser: the pasted address counts, and three wrong ones end it', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const paste = async ({ url: shown, paste }: { url: URL; paste(text: string): void }) => {
       const { location } = await authorize(shown.href);
       paste('nonsense');
@@ -77,7 +65,7 @@ describe('a login', () => {
   });
 
   test('the account is named by the ID token, and another account needs a confirmation', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.idToken = { preferred_username: 'ada' };
     expect((await rig.login({ url })).row.facts.identity).toBe('ada');
     as.idToken = { preferred_username: 'bob' };
@@ -90,7 +78,7 @@ describe('a login', () => {
   });
 
   test('tokens of another account that is not wanted are revoked', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.idToken = { preferred_username: 'ada' };
     await rig.login({ url });
     as.idToken = { preferred_username: 'bob' };
@@ -106,7 +94,7 @@ describe('a login', () => {
   });
 
   test('a store that another process writes to for a second loses no tokens', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     let release = () => {};
     as.editTokens = (answer) => {
       rig.elsewhere((database) => database.exec('SELECT 1'));
@@ -119,7 +107,7 @@ describe('a login', () => {
   });
 
   test('tokens that cannot be stored are revoked', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.editTokens = (answer) => {
       rig.elsewhere((database) => database.exec('DROP TABLE grants'));
       return answer;
@@ -129,7 +117,7 @@ describe('a login', () => {
   });
 
   test('two accounts of one service stand side by side', async () => {
-    const { rig, url } = await world();
+    const { rig, url } = await startLoginWorld();
     const [one, two] = [await rig.login({ url }), await rig.login({ url, auth: { account: 'work' } })];
     expect(one.row.id).not.toBe(two.row.id);
     expect(rig.store.findGrant(url, { account: '' })?.accessToken).toBe(one.row.accessToken);
@@ -137,7 +125,7 @@ describe('a login', () => {
   });
 
   test('scopes: configured, else of the challenge, else of the resource; offline_access if the server lists it', async () => {
-    const { as, rs, rig, url } = await world();
+    const { as, rs, rig, url } = await startLoginWorld();
     const asked = async (auth = {}) => {
       await rig.login({ url, auth });
       return rig.shown.at(-1)?.url.searchParams.get('scope');
@@ -154,7 +142,7 @@ describe('a login', () => {
   });
 
   test('scopes that calls asked for: `--scopes` takes their place, and auth.scopesMax cuts them', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url, auth: { scopes: ['own'] } });
     const asked = async (change: object) => {
       rig.store.setWanted(row.id, ['own', 'unknown-here']);
@@ -172,7 +160,7 @@ describe('a login', () => {
   });
 
   test('authorizeParams and tokenParams are sent; resource can be left out', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.resources = undefined;
     await rig.login({
       url,
@@ -196,7 +184,7 @@ describe('AC-A5 which client Hostler is', () => {
   );
   test.each(cases)('AC-A5 id %s, document %s, AS takes documents %s, AS registers %s', async (...facts) => {
     const [hasId, hasUrl, saysCimd, registers] = facts;
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.cimd = saysCimd;
     as.registration = registers ? 'open' : 'none';
     if (hasId) as.addClient({ client_id: 'made-by-hand' });
@@ -234,7 +222,7 @@ describe('AC-A5 which client Hostler is', () => {
   });
 
   test.each(['client_secret_basic', 'client_secret_post', 'none'])('AC-A5 a server that takes %s', async (method) => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.authMethods = [method];
     expect((await rig.login({ url })).row.facts.authMethod).toBe(method);
     expect((await rig.login({ url })).row.gen).toBe(2);
@@ -242,7 +230,7 @@ describe('AC-A5 which client Hostler is', () => {
   });
 
   test('AC-A5 a refused registration shows the redacted answer', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.site.fail('register', faults.oauthError('invalid_client_metadata', 403, 'client_secret=abcdefgh was wrong'));
     const error = await rig.login({ url }).catch((thrown: Error) => thrown);
     expect(error).toMatchObject({ details: { reason: 'registration_refused', httpStatus: 403 } });
@@ -253,7 +241,7 @@ describe('AC-A5 which client Hostler is', () => {
 describe('a login page that refuses a metadata document', () => {
   const auth = { clientMetadataUrl: 'https://client.example/hostler.json' };
   test.each(['invalid_client', 'invalid_request'])('%s: --fresh registers a client, which is kept', async (word) => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.editRedirect = (back) => {
       if (rig.shown.at(-1)?.url.searchParams.get('client_id') === auth.clientMetadataUrl) back.set('error', word);
     };
@@ -266,7 +254,7 @@ describe('a login page that refuses a metadata document', () => {
   });
 
   test('without registration --fresh uses the document again', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.registration = 'none';
     expect((await rig.login({ url, auth, isFresh: true })).row.facts.way).toBe('metadata_document');
   });
@@ -274,7 +262,7 @@ describe('a login page that refuses a metadata document', () => {
 
 describe('AC-A6 a client that the authorization server has forgotten', () => {
   test('AC-A6 the next login registers once and succeeds', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url });
     as.forgetClients();
     // The page of the authorization server says "unknown client": silence for Hostler.
@@ -291,7 +279,7 @@ describe('AC-A6 a client that the authorization server has forgotten', () => {
   });
 
   test('AC-A6 a client refused at the token endpoint is marked as gone, and one login registers at most twice', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.site.fail('token', faults.oauthError('invalid_client', 401), 1);
     expect(await rig.reason({ url })).toBe('client_gone');
     expect((await rig.login({ url })).row.state).toBe('live');
@@ -310,7 +298,7 @@ describe('AC-A6 a client that the authorization server has forgotten', () => {
 
 describe('AC-A7 the port of the callback', () => {
   test('AC-A7 a fixed port that is taken: an error names it, and nothing is opened or registered', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
     ends.push(() => taken.close());
@@ -326,7 +314,7 @@ describe('AC-A7 the port of the callback', () => {
   });
 
   test('AC-A7 the port of a registration is used again; if it is taken, Hostler registers anew', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     await rig.login({ url });
     await rig.login({ url });
     expect([as.registrations, rig.shown[1]?.redirectUri]).toEqual([1, rig.shown[0]?.redirectUri]);
@@ -339,7 +327,7 @@ describe('AC-A7 the port of the callback', () => {
   });
 
   test('AC-A7 two logins at once have two ports and both succeed; each binds before it registers', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const isBound: boolean[] = [];
     const bound = async (
       run: () => { status: number; body?: string },
@@ -368,7 +356,7 @@ describe('AC-A7 the port of the callback', () => {
 
 describe('refused logins', () => {
   const refused = async (change: (hostile: Hostile) => void, expected: string, options = {}) => {
-    const { as, rs, rig, url, close } = await world();
+    const { as, rs, rig, url, close } = await startLoginWorld();
     change({ as, rs, close });
     expect(await rig.reason({ url, ...options })).toBe(expected);
     expect(rig.store.grants()).toEqual([]);
@@ -428,7 +416,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A3 `iss` absent though advertised, or another text, with a code or an error: no code leaves, and no text is shown', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const own = as.issuer;
     const lookAlikes = [
       ...[`${own}/`, own.toUpperCase(), own.replace('http', 'https'), 'https://evil.example', '', `${own}:443`],
@@ -462,7 +450,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A3 metadata of another issuer ends the login before any request to its endpoints', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const own = as.issuer;
     for (const issuer of [
       'https://evil.example',
@@ -488,7 +476,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A4 an authorization server without S256 is refused, unless the operator says so for a pinned issuer', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     for (const methods of [undefined, [], ['plain'], 'S256']) {
       as.editMetadata = (metadata) => ({ ...metadata, code_challenge_methods_supported: methods });
       expect(await rig.reason({ url })).toBe('pkce_unsupported');
@@ -498,7 +486,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A18 a server that moves to another authorization server: both are named, and nothing of the first goes there', async () => {
-    const { as, rs, rig, url } = await world();
+    const { as, rs, rig, url } = await startLoginWorld();
     const other = await startHostile();
     ends.push(() => other.close());
     as.authMethods = ['client_secret_post'];
@@ -518,7 +506,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A18 a static secret stays with its issuer', async () => {
-    const { as, rs, rig, url } = await world();
+    const { as, rs, rig, url } = await startLoginWorld();
     const other = await startHostile();
     ends.push(() => other.close());
     const auth = { issuer: as.issuer, clientId: 'mine', clientSecret: 'planted-client-secret' };
@@ -532,7 +520,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A2 metadata about another resource: no request reaches the authorization server', async () => {
-    const { as, rs, rig, url } = await world();
+    const { as, rs, rig, url } = await startLoginWorld();
     const { origin } = new URL(url);
     const { host } = new URL(url);
     const wrong: unknown[] = [
@@ -588,7 +576,7 @@ describe('refused logins', () => {
   });
 
   test('AC-A25 a token of one URL is found for no other URL', async () => {
-    const { rig, url } = await world();
+    const { rig, url } = await startLoginWorld();
     await rig.login({ url });
     const { origin } = new URL(url);
     for (const other of [`${url}/x`, origin, `${origin}/other`, url.replace('127.0.0.1', 'localhost'), `${url}?a=1`])
@@ -597,7 +585,7 @@ describe('refused logins', () => {
 });
 
 test('AC-A9 mutated requests to the callback: none moves the login, nothing is echoed, and the port closes with the login', async () => {
-  const { as, rig, url } = await world();
+  const { as, rig, url } = await startLoginWorld();
   const attacks = countFor(200, 10_000);
   const random = seededRandom(9);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
@@ -644,6 +632,7 @@ test('AC-A9 mutated requests to the callback: none moves the login, nothing is e
           if (!answer) return;
           statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
           expect(await answer.text()).toBe('');
+          expect(answer.headers.get('content-security-policy')).toBe("default-src 'none'");
           expect(JSON.stringify([...answer.headers])).not.toContain('PLANTED');
         }),
       );

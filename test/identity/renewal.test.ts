@@ -3,68 +3,22 @@ import { chmodSync, existsSync, mkdtempSync, renameSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { SecretValues } from '../../src/config/secrets/secret-values.js';
-import { secretsEntry } from '../../src/config/secrets/secrets-settings.js';
 import { parseServerDefinition } from '../../src/config/server-definition.js';
-import { Host } from '../../src/host/host.js';
 import { Identity } from '../../src/identity/identity.js';
-import { type Clock, systemClock } from '../../src/kernel/clock.js';
 import { isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { createRedactor } from '../../src/kernel/redact.js';
 import { eventually } from '../eventually.js';
 import { GuardedServer } from '../fakes/guarded-server.js';
-import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
 import { faults } from '../fixtures/identity/site.js';
 import { countFor } from '../tier.js';
-import { LoginRig } from './login-rig.js';
+import { hostOn, startLoginWorld } from './login-world.js';
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
-
-async function world(): Promise<Hostile & { rig: LoginRig; url: string }> {
-  const hostile = await startHostile();
-  const rig = new LoginRig();
-  ends.push(
-    () => rig.end(),
-    () => hostile.close(),
-  );
-  return { ...hostile, rig, url: hostile.rs.url };
-}
-
-/** One Hostler on the folder of the rig. `clock`: of the identity only; requests take no time on a fake one. */
-function hostOn(rig: LoginRig, { clock = systemClock, exec = {} }: { clock?: Clock; exec?: object } = {}) {
-  const redactor = createRedactor();
-  const secrets = new SecretValues({ clock, redactor, environmentOf: () => ({ PATH: process.env.PATH ?? '' }) });
-  secrets.configure(secretsEntry.parse({ exec }).exec);
-  const problems: unknown[] = [];
-  const identity = new Identity({
-    ...{ folder: rig.folder, clock, random: systemRandom, redactor, secrets },
-    onProblem: (error) => problems.push(error),
-  });
-  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
-  ends.push(
-    () => identity.close(),
-    () => host.close(),
-  );
-  const call = (server = 'docs', tool = 'read') =>
-    host.call(server, tool, {}).then(
-      () => 'done',
-      (error: unknown) => (isHostError(error) ? `${error.code} ${error.details.reason}` : String(error)),
-    );
-  const provider = (name: string, url: string, auth: object) => {
-    const found = identity.providerFor(parseServerDefinition(name, { url, auth }, true));
-    if (!found) throw new Error('no provider');
-    ends.push(found.onChanged(() => {}));
-    const context = { kind: 'token', challenge: 'Bearer', signal: new AbortController().signal } as const;
-    const recover = () => found.recover(found.current(), { ...context, deadlineAtMs: clock.nowMs() + 900_000 });
-    return Object.assign(found, { refusedOnce: recover });
-  };
-  return { host, identity, call, provider, problems, redactor };
-}
 
 /** A folder for the file of a secret. */
 function secretFile(text: string): { readonly file: string; put(text: string): void } {
@@ -80,7 +34,7 @@ describe('the secret of a configured client', () => {
   const settings = (issuer: string, clientSecret: string) => ({ issuer, clientId: 'app', clientSecret });
 
   async function loggedIn() {
-    const all = await world();
+    const all = await startLoginWorld();
     all.as.authMethods = ['client_secret_basic'];
     all.as.addClient({ client_id: 'app', client_secret: 'first-secret' });
     const auth = settings(all.as.issuer, 'first-secret');
@@ -162,7 +116,7 @@ describe('AC-A12 many servers of one host that share a grant, with slow commands
     ['another secret for each: four are sent, and no other is resolved', 0, 4, 4, 'client_refused'],
     ['10 s for each: none is resolved after a minute', 10_000, 6, 1, 'auth_server'],
   ])('AC-A12 %s', async (_what, slowMs, resolutions, requests, reason) => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.authMethods = ['client_secret_basic'];
     as.addClient({ client_id: 'app', client_secret: 'right-secret' });
     const auth = { issuer: as.issuer, clientId: 'app', clientSecret: 'right-secret' };
@@ -205,7 +159,7 @@ describe('AC-A20 a passing fault of the authorization server', () => {
     ['a page', faults.html(403)],
     ['429', faults.status(429, { 'retry-after': '1' })],
   ])('AC-A20 %s: no login is asked for, and the next attempt succeeds when the fault is over', async (_what, fault) => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
     as.site.fail('token', fault);
     const docs = hostOn(rig).provider('docs', url, job(as.issuer));
@@ -216,7 +170,7 @@ describe('AC-A20 a passing fault of the authorization server', () => {
   });
 
   test('AC-A20 metadata that redirects or is invalid is looked at again', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
     const docs = hostOn(rig, { clock: new FakeClock() }).provider('docs', url, job(as.issuer));
     for (const fault of [faults.redirect('https://captive.example/'), faults.answer({ status: 200, body: '[]' })]) {
@@ -229,7 +183,7 @@ describe('AC-A20 a passing fault of the authorization server', () => {
   });
 
   test('AC-A20 a client that is refused is sent again after some minutes, and at once with another secret', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     as.addClient({ client_id: 'job', client_secret: 'right-secret' });
     const clock = new FakeClock();
     const { file, put } = secretFile('wrong-secret');
@@ -246,7 +200,7 @@ describe('AC-A20 a passing fault of the authorization server', () => {
 
 describe('AC-A16 the end of a grant, on a fake clock', () => {
   test('AC-A16 a refusal is known at once; one that another process was told of, and a login elsewhere, within a second', async () => {
-    const { as, rig, url } = await world();
+    const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url });
     const clock = new FakeClock();
     const host = hostOn(rig, { clock });
@@ -270,7 +224,7 @@ describe('AC-A16 the end of a grant, on a fake clock', () => {
 test.each(['removed', 'set aside'])(
   'a store that is %s under a running host: the next login is used all the same',
   async (how) => {
-    const { rig, url } = await world();
+    const { rig, url } = await startLoginWorld();
     await rig.login({ url });
     const clock = new FakeClock();
     const docs = hostOn(rig, { clock }).provider('docs', url, {});
@@ -292,7 +246,7 @@ test.each(['removed', 'set aside'])(
 );
 
 test('AC-A13 an ID token that cannot be decoded loses nothing, neither at a login nor at a refresh', async () => {
-  const { as, rig, url } = await world();
+  const { as, rig, url } = await startLoginWorld();
   as.editTokens = (answer) => ({ ...answer, id_token: 'not.a-token.at-all' });
   const { row } = await rig.login({ url });
   expect([row.facts.identity, row.state]).toEqual([undefined, 'live']);
@@ -304,7 +258,7 @@ test('AC-A13 an ID token that cannot be decoded loses nothing, neither at a logi
 });
 
 test('AC-A17 two tools that need different scopes, one after the other: both are reported, and asked for together', async () => {
-  const { rs, rig, url } = await world();
+  const { rs, rig, url } = await startLoginWorld();
   rs.toolScopes = { write: ['scope-w'], admin: ['scope-a'] };
   await rig.login({ url });
   const { host } = hostOn(rig);
@@ -322,7 +276,7 @@ test('AC-A17 two tools that need different scopes, one after the other: both are
 
 test('AC-A19 real refusals of many servers: no browser, no registration, no request to an authorization server', async () => {
   const [servers, rounds] = [countFor(20, 100), countFor(2, 10)];
-  const { as, rig } = await world();
+  const { as, rig } = await startLoginWorld();
   const guarded = await new GuardedServer('modern').start();
   const folder = mkdtempSync(path.join(tmpdir(), 'hostler-browser-'));
   const before = { ...process.env };

@@ -1,36 +1,20 @@
 /** Several processes share one grant of an authorization server that revokes the family when a refresh token is used twice. */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseServerDefinition } from '../../src/config/server-definition.js';
-import { Host } from '../../src/host/host.js';
-import type { GrantRow } from '../../src/identity/grant-row.js';
-import { Identity } from '../../src/identity/identity.js';
-import { systemClock } from '../../src/kernel/clock.js';
 import { isHostError } from '../../src/kernel/errors.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { createRedactor } from '../../src/kernel/redact.js';
-import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
 import { startOidcProvider } from '../fixtures/identity/oidc-provider.js';
 import { faults } from '../fixtures/identity/site.js';
 import { countFor, timeLimitMs } from '../tier.js';
-import { LoginRig } from './login-rig.js';
+import { hostOn, startLoginWorld } from './login-world.js';
 
 const driver = fileURLToPath(new URL('./refresh-driver.mjs', import.meta.url));
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
 
-async function world(): Promise<Hostile & { rig: LoginRig; row: GrantRow }> {
-  const hostile = await startHostile();
-  const rig = new LoginRig();
-  ends.push(
-    () => rig.end(),
-    () => hostile.close(),
-  );
-  const { row } = await rig.login({ url: hostile.rs.url });
-  return { ...hostile, rig, row };
+async function loggedIn() {
+  const world = await startLoginWorld();
+  const { row } = await world.rig.login({ url: world.url });
+  return { ...world, row };
 }
 
 interface Outcome {
@@ -52,21 +36,9 @@ function drive(folder: string, id: string, target: number, how: Drive = {}): Pro
   );
 }
 
-const identityOf = (rig: LoginRig, problems: unknown[] = []) => {
-  const identity = new Identity({
-    folder: rig.folder,
-    clock: systemClock,
-    random: systemRandom,
-    redactor: createRedactor(),
-    onProblem: (error) => problems.push(error),
-  });
-  ends.push(() => identity.close());
-  return identity;
-};
-
 test('AC-A12 processes with many callers share one grant: one refresh for each generation, no call fails, no family is revoked', async () => {
   const [processes, callers, generations] = [countFor(6, 8), countFor(8, 64), countFor(20, 200)];
-  const { as, rig, row } = await world();
+  const { as, rig, row } = await loggedIn();
   as.site.fail('token', faults.slow(5));
   const all = await Promise.all(
     Array.from({ length: processes }, () => drive(rig.folder, row.id, 1 + generations, { callers })),
@@ -82,20 +54,15 @@ test('AC-A12 processes with many callers share one grant: one refresh for each g
 
 test('AC-A12 the same at oidc-provider, which revokes the family of a refresh token that is used twice', async () => {
   const generations = countFor(5, 200);
-  const hostile = await startHostile();
-  const oidc = await startOidcProvider({ resource: hostile.rs.url });
-  const rig = new LoginRig();
-  ends.push(
-    () => rig.end(),
-    () => hostile.close(),
-    () => oidc.close(),
-  );
-  hostile.rs.editPrm = (metadata) => ({
+  const { rs, rig, url } = await startLoginWorld();
+  const oidc = await startOidcProvider({ resource: url });
+  onTestFinished(() => oidc.close());
+  rs.editPrm = (metadata) => ({
     ...metadata,
     authorization_servers: [oidc.issuer],
     scopes_supported: ['read'],
   });
-  const { row, missing } = await rig.login({ url: hostile.rs.url });
+  const { row, missing } = await rig.login({ url });
   expect([row.scopes, missing]).toEqual([['read'], []]);
   const [processes, callers] = [countFor(6, 8), countFor(8, 64)];
   const all = await Promise.all(
@@ -116,7 +83,7 @@ describe('AC-A13 a process is killed during a refresh', () => {
     ['between', 0, 'dead'],
     ['between', 1, 'live'],
   ] as const)('AC-A13 %s its request, grace of the server %i: the grant is %s', async (dies, grace, state) => {
-    const { as, rs, rig } = await world();
+    const { as, rs, rig } = await loggedIn();
     as.grace = grace;
     let lost = 0;
     for (let killed = 0; killed < kills; killed++) {
@@ -141,10 +108,8 @@ describe('AC-A13 a process is killed during a refresh', () => {
 
 test('AC-A12 calls under way while the token ends: one refresh, each call succeeds, and none runs twice', async () => {
   const calls = countFor(100, 1_000);
-  const { as, rs, rig } = await world();
-  const identity = identityOf(rig);
-  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
-  ends.push(() => host.close());
+  const { as, rs, rig } = await loggedIn();
+  const { host } = hostOn(rig);
   await host.open({ mcpServers: { docs: { url: rs.url, concurrency: 64, queueLength: 2_000 } } });
   await host.call('docs', 'write', { nonce: 'first' });
   const before = as.tokenRequests('refresh_token').length;
@@ -165,8 +130,8 @@ test('AC-A12 calls under way while the token ends: one refresh, each call succee
 });
 
 test('AC-A14 every refresh has the resource and the endpoint of its grant, whatever the metadata says now', async () => {
-  const { as, rs, rig } = await world();
-  const provider = identityOf(rig).providerFor(parseServerDefinition('docs', { url: rs.url }, true));
+  const { as, rs, rig } = await loggedIn();
+  const provider = hostOn(rig).identity.providerFor(parseServerDefinition('docs', { url: rs.url }, true));
   const context = {
     kind: 'token' as const,
     challenge: 'Bearer',
@@ -182,9 +147,8 @@ test('AC-A14 every refresh has the resource and the endpoint of its grant, whate
 });
 
 test('AC-A19 background refusals of 100 servers open nothing, register nothing and log no URL', async () => {
-  const { as, rs, rig } = await world();
-  const problems: unknown[] = [];
-  const identity = identityOf(rig, problems);
+  const { as, rs, rig } = await loggedIn();
+  const { identity, problems } = hostOn(rig);
   const registrations = as.registrations;
   const challenge = `Bearer resource_metadata="${rs.site.origin}/.well-known/oauth-protected-resource/mcp"`;
   const context = {
@@ -209,10 +173,10 @@ test('AC-A19 background refusals of 100 servers open nothing, register nothing a
 });
 
 test('AC-A6 a client that the authorization server has forgotten is not registered again in the background', async () => {
-  const { as, rs, rig, row } = await world();
+  const { as, rs, rig, row } = await loggedIn();
   as.forgetClients();
   as.grants.expireAccessTokens();
-  const provider = identityOf(rig).providerFor(parseServerDefinition('docs', { url: rs.url }, true));
+  const provider = hostOn(rig).identity.providerFor(parseServerDefinition('docs', { url: rs.url }, true));
   const context = {
     kind: 'token' as const,
     challenge: 'Bearer',
@@ -229,10 +193,8 @@ test('AC-A6 a client that the authorization server has forgotten is not register
 
 test('AC-A16 after the end of a grant calls are refused at once, without a request', async () => {
   const calls = countFor(500, 10_000);
-  const { as, rs, rig } = await world();
-  const identity = identityOf(rig);
-  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
-  ends.push(() => host.close());
+  const { as, rs, rig } = await loggedIn();
+  const { host } = hostOn(rig);
   await host.open({ mcpServers: { docs: { url: rs.url } } });
   await host.call('docs', 'write', { nonce: 'first' });
   as.grants.expireAccessTokens();
