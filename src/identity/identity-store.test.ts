@@ -5,7 +5,7 @@ import type Database from 'libsql';
 import { afterEach, describe, expect, test } from 'vitest';
 import { loadedLibsql } from '../catalog/store/libsql.js';
 import { seededRandom } from '../kernel/random.js';
-import type { IdentityStore, NewGrant } from './identity-store.js';
+import { IdentityStore, type NewGrant } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
 import { openStore } from './open-store.js';
 import { createSealer, readKeyFile } from './seal.js';
@@ -192,6 +192,23 @@ test('a refusal counts only from the holder of the lease, and tokens that arrive
   expect(store.readGrant(row.id)).toMatchObject({ state: 'live', reason: undefined, accessToken: 'two', gen: 2 });
 });
 
+test('AC-A17 two processes that need other scopes at the same time: both are kept, unless a login came first', () => {
+  const folder = newFolder();
+  const store = open(folder);
+  const row = store.saveLogin(grant());
+  const key = readKeyFile(path.join(folder, 'identity.key')) ?? Buffer.alloc(32);
+  const other = new IdentityStore(raw(folder), createSealer(key));
+  // Both have read the row before either of them writes.
+  const seen = other.readGrant(row.id);
+  expect(seen).toEqual(row);
+  store.addWanted(row, ['read', 'one']);
+  other.addWanted(seen ?? row, ['read', 'two']);
+  expect(store.readGrant(row.id)?.wanted).toEqual(['read', 'one', 'two']);
+  store.saveLogin(grant({ scopes: ['read', 'one', 'two'] }));
+  other.addWanted(row, ['read', 'three']);
+  expect(store.readGrant(row.id)?.wanted).toEqual([]);
+});
+
 test('two holders of one process do not share a lease, and neither counts as gone', () => {
   const store = open(newFolder());
   const row = store.saveLogin(grant());
@@ -269,6 +286,22 @@ describe('AC-A24 what is on disk', () => {
       const changed = open(copyOf(folder, (database) => database.exec(sql)));
       expect([what, changed.readGrant(one.id)]).toMatchObject([what, { state: 'dead', reason: 'unreadable' }]);
       expect(changed.readGrant(two.id)?.state).toBe('live');
+    }
+    for (const clientId of ['c1', 'c2'])
+      store.saveClient({
+        ...{ issuer: 'https://as.example', clientId, redirect: 'r', method: 'client_secret_basic' },
+        ...{ secret: `secret-of-${clientId}`, secretExpiresMs: undefined, createdMs: 1 },
+      });
+    const moved = {
+      'client to client': `UPDATE clients SET secret = (SELECT secret FROM clients WHERE client_id = 'c2') WHERE client_id = 'c1'`,
+      'token to client': `UPDATE clients SET secret = (SELECT access FROM grants WHERE id = '${one.id}') WHERE client_id = 'c1'`,
+      'issuer of a client edited': `UPDATE clients SET issuer = 'https://evil.example' WHERE client_id = 'c1'`,
+    };
+    for (const [what, sql] of Object.entries(moved)) {
+      const changed = open(copyOf(folder, (database) => database.exec(sql)));
+      for (const issuer of ['https://as.example', 'https://evil.example'])
+        expect([what, changed.readClient(issuer, 'c1')]).toEqual([what, undefined]);
+      expect(changed.readClient('https://as.example', 'c2')?.secret).toBe('secret-of-c2');
     }
     const random = seededRandom(24);
     const copy = open(copyOf(folder, () => {}));

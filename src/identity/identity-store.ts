@@ -233,8 +233,14 @@ export class IdentityStore {
     );
   }
 
-  setWanted(id: string, wanted: readonly string[]): void {
-    this.#write(() => this.#run('UPDATE grants SET wanted = ? WHERE id = ?', JSON.stringify(wanted), id));
+  /** Other processes may add scopes at the same time. Nothing is added to a login that is newer than the row. */
+  addWanted({ id, login }: GrantRow, added: readonly string[]): void {
+    this.#write(() => {
+      const [row] = this.#all('SELECT wanted FROM grants WHERE id = ? AND login = ?', id, login);
+      if (!row) return;
+      const wanted = [...new Set([...(JSON.parse(String(row.wanted)) as string[]), ...added])];
+      this.#run('UPDATE grants SET wanted = ? WHERE id = ?', JSON.stringify(wanted), id);
+    });
   }
 
   /** The newest usable registration at this issuer whose redirect URI is accepted. */

@@ -113,7 +113,7 @@ export class Identity {
       clock,
       find: () => this.#find(target),
       acquire: (scopes, challenge) => this.#acquire(target, scopes, challenge),
-      setWanted: ({ id }, wanted) => this.#store?.setWanted(id, wanted),
+      addWanted: (row, scopes) => this.#store?.addWanted(row, scopes),
       storeError: () => this.#storeError?.error,
       watch: () => this.#watch(),
       release: (each) => this.#release(each),

@@ -57,7 +57,7 @@ function setup(
       grant.reload();
       return grant;
     },
-    setWanted: ({ id }, wanted) => store.setWanted(id, wanted),
+    addWanted: (seen, scopes) => store.addWanted(seen, scopes),
   });
   const recovery = new AuthRecovery({ server: 'docs', provider, clock, secrets });
   const refused = (kind: 'token' | 'scope', challenge: string) =>

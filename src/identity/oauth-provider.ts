@@ -37,7 +37,7 @@ export interface ProviderParts {
   readonly find: () => Grant | undefined;
   /** `client_credentials`: obtains a grant for these scopes. */
   readonly acquire: (scopes: readonly string[], challenge: string | undefined) => Promise<Grant>;
-  readonly setWanted: (row: GrantRow, wanted: readonly string[]) => void;
+  readonly addWanted: (row: GrantRow, scopes: readonly string[]) => void;
   /** Error of the store, if it cannot be opened. */
   readonly storeError: () => HostError | undefined;
   /** Called when logins of other processes have begun to matter: a login is needed, or there is one that may end. */
@@ -160,7 +160,9 @@ export class OAuthProvider implements AuthProvider {
   async recover(failed: AuthToken | undefined, { kind, challenge, deadlineAtMs }: RecoverContext): Promise<boolean> {
     this.#find();
     const token = this.#grant?.token();
-    if (token && token.header[1] !== failed?.header[1]) return true;
+    // The token of another process may be for other scopes than this call needs.
+    const isEnough = kind === 'token' || hasScopes(this.#grant?.row, missingScopes(challenge));
+    if (token && isEnough && token.header[1] !== failed?.header[1]) return true;
     const renewing = kind === 'scope' ? this.#stepUp(challenge) : this.#renew(challenge);
     return this.#within(renewing.then(this.#renewed), deadlineAtMs - leaveMs);
   }
@@ -253,7 +255,7 @@ export class OAuthProvider implements AuthProvider {
         'insufficient_scope',
         `the server does not say which scopes the call needs; run: hostler login ${this.server} --scopes "…"`,
       );
-    if (asked.every((scope) => row.scopes.includes(scope)))
+    if (hasScopes(row, asked))
       return refuse('scope_not_honoured', `the server refuses scopes that the token has (${list}); tell its operator`);
     if (scopesMax && !asked.every((scope) => scopesMax.includes(scope)))
       return refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
@@ -267,7 +269,7 @@ export class OAuthProvider implements AuthProvider {
       ({ scopes, atMs }) => nowMs - atMs < stepUpMs && asked.every((scope) => scopes.includes(scope)),
     );
     if (before.length >= stepUpsMax) return this.#denied(asked);
-    this.#parts.setWanted(row, union);
+    this.#parts.addWanted(row, union);
     this.#grant?.reload();
     this.#setNeeded(true);
     return refuse('insufficient_scope', `the call needs the scopes ${list}: run: hostler login ${this.server}`);
@@ -277,7 +279,7 @@ export class OAuthProvider implements AuthProvider {
   async #stepUpAlone(asked: readonly string[], challenge: string | undefined): Promise<boolean> {
     const row = this.#grant?.row;
     if (!row) return false;
-    if (asked.every((scope) => row.scopes.includes(scope))) return true;
+    if (hasScopes(row, asked)) return true;
     const union = unionOf(row, asked);
     if (union.length > scopesCountMax) return this.#refuseMany(asked);
     const nowMs = this.#parts.clock.nowMs();
@@ -364,6 +366,9 @@ export class OAuthProvider implements AuthProvider {
     };
   }
 }
+
+const hasScopes = (row: GrantRow | undefined, asked: readonly string[]): boolean =>
+  asked.every((scope) => row?.scopes.includes(scope));
 
 const unionOf = ({ scopes, wanted }: GrantRow, asked: readonly string[]): string[] => [
   ...new Set([...scopes, ...wanted, ...asked]),

@@ -145,7 +145,7 @@ describe('a login', () => {
     const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url, auth: { scopes: ['own'] } });
     const asked = async (change: object) => {
-      rig.store.setWanted(row.id, ['own', 'unknown-here']);
+      rig.store.addWanted(rig.store.readGrant(row.id) ?? row, ['own', 'unknown-here']);
       const reason = await rig.reason({ url, ...change });
       return reason ?? rig.shown.at(-1)?.url.searchParams.get('scope');
     };

@@ -1,46 +1,25 @@
 /** 403 with `insufficient_scope`, and grants without a person, through a host. */
 import { generateKeyPairSync } from 'node:crypto';
-import { afterEach, describe, expect, test } from 'vitest';
-import { Host } from '../../src/host/host.js';
-import { Identity } from '../../src/identity/identity.js';
-import { systemClock } from '../../src/kernel/clock.js';
-import { isHostError } from '../../src/kernel/errors.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { createRedactor } from '../../src/kernel/redact.js';
+import { describe, expect, test } from 'vitest';
+import type { Host } from '../../src/host/host.js';
 import { eventually } from '../eventually.js';
-import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import type { Hostile } from '../fixtures/identity/hostile.js';
 import { faults } from '../fixtures/identity/site.js';
-import { LoginRig } from './login-rig.js';
-
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
+import type { LoginRig } from './login-rig.js';
+import { hostOn, startLoginWorld } from './login-world.js';
 
 const tools = ['t1', 't2', 't3', 't4', 't5'];
 
 async function world(auth?: (hostile: Hostile) => object) {
-  const hostile = await startHostile({ tools });
-  const rig = new LoginRig();
-  const identity = new Identity({
-    ...{ folder: rig.folder, clock: systemClock, random: systemRandom, redactor: createRedactor() },
-    onProblem: () => {},
-  });
-  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
-  ends.push(
-    () => rig.end(),
-    () => hostile.close(),
-    () => identity.close(),
-    () => host.close(),
-  );
-  const open = () =>
-    host.open({ mcpServers: { docs: { url: hostile.rs.url, ...(auth ? { auth: auth(hostile) } : {}) } } });
-  const call = (tool: string) =>
-    host.call('docs', tool, { nonce: tool }).then(
-      () => 'done',
-      (error: unknown) => (isHostError(error) ? `${error.code} ${error.details.reason}` : String(error)),
-    );
-  return { ...hostile, rig, host, open, call, url: hostile.rs.url };
+  const hostile = await startLoginWorld({ tools });
+  const { url, rig } = hostile;
+  const mcpServers = { docs: { url, ...(auth ? { auth: auth(hostile) } : {}) } };
+  /** One Hostler with the server. */
+  const beside = () => {
+    const { host, call } = hostOn(rig);
+    return { host, open: () => host.open({ mcpServers }), call: (tool: string) => call('docs', tool, { nonce: tool }) };
+  };
+  return { ...hostile, ...beside(), beside };
 }
 
 /** A login as of another process, until the host has its token. */
@@ -93,6 +72,21 @@ describe('AC-A17 a call that needs more scopes', () => {
     }
     expect(await call('t2')).toBe('done');
   });
+
+  test('AC-A17 two hosts that need other scopes at the same time: one login gets both, and serves both', async () => {
+    const { rs, rig, url, beside, ...one } = await world();
+    rs.toolScopes = { t1: ['scope-t1'], t2: ['scope-t2'] };
+    const other = beside();
+    await rig.login({ url });
+    await Promise.all([one.open(), other.open()]);
+    const refused = 'needs_reauth insufficient_scope';
+    expect(await Promise.all([one.call('t1'), other.call('t2')])).toEqual([refused, refused]);
+    await loginElsewhere(rig, one.host, url);
+    const asked = rig.shown.at(-1)?.url.searchParams.get('scope')?.split(' ').sort();
+    expect(asked).toEqual(['scope-t1', 'scope-t2']);
+    for (const { call } of [one, other])
+      for (const tool of ['t1', 't2']) await eventually(`${tool} is served`, async () => (await call(tool)) === 'done');
+  });
 });
 
 describe('AC-A20 grants without a person', () => {
@@ -125,6 +119,26 @@ describe('AC-A20 grants without a person', () => {
     rs.toolScopes = { t3: ['more'] };
     expect(await call('t3')).toBe('done');
     expect(as.tokenRequests().at(-1)?.form.get('scope')).toBe('more');
+  });
+
+  test('AC-A20 two hosts that need other scopes at the same time: no call fails, and some requests later the token is for both', async () => {
+    const { as, rs, beside, ...one } = await world(({ as: { issuer } }) => ({
+      ...{ grant: 'client_credentials', issuer, clientId: 'job', clientSecret: 'secret-of-the-job' },
+    }));
+    as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
+    rs.toolScopes = { t1: ['scope-t1'], t2: ['scope-t2'] };
+    const other = beside();
+    await Promise.all([one.open(), other.open()]);
+    const scopes = () => as.tokenRequests().at(-1)?.form.get('scope')?.split(' ').sort();
+    const rounds = async (count: number) => {
+      for (let round = 0; round < count; round++)
+        expect(await Promise.all([one.call('t1'), other.call('t2')])).toEqual(['done', 'done']);
+      return `${scopes()}` === 'scope-t1,scope-t2';
+    };
+    await rounds(10);
+    await eventually('the token is for both', () => rounds(1));
+    await rounds(10);
+    expect(as.tokenRequests().length).toBeLessThanOrEqual(6);
   });
 
   test('AC-A20 a refused client is not tried again, and the error says what to correct', async () => {
