@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, test } from 'vitest';
+import { eventually } from '../../../test/eventually.js';
 import { isAlive } from './host-address.js';
 
 test('a process that has ended is not alive, also if its parent does not reap it', async () => {
@@ -8,7 +9,7 @@ test('a process that has ended is not alive, also if its parent does not reap it
   const parent = spawn('perl', ['-e', program], { stdio: ['pipe', 'pipe', 'inherit'] });
   const [printed] = await once(parent.stdout, 'data');
   const child = Number(String(printed));
-  while (isAlive(child)) await new Promise((resolve) => setTimeout(resolve, 5));
+  await eventually('the child has ended', () => !isAlive(child));
   expect(process.kill(child, 0), 'the child was reaped').toBe(true);
   expect(isAlive(parent.pid as number)).toBe(true);
   parent.stdin.end();
