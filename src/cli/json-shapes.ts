@@ -41,16 +41,18 @@ const storedLogin = part({
   lastError: failure,
 });
 
+const lastError = maybe(part({ code: text, message: text, at: text, agoMs: count }));
+const problem = maybe(part({ message: text, hint: maybe(text) }));
+const nextProbe = { nextProbeAt: maybe(text), nextProbeInMs: maybe(count) };
+
 const statusRow = part({
   ...{ name: text, label: maybe(text), state: text, since: text, forMs: count, run: count, transport: text },
   ...{ pid: maybe(orNull(count)), uptimeMs: maybe(count), protocolVersion: maybe(text), authIdentity: maybe(text) },
   ...{ lazy: flag, card: maybe(text), active: flag, refCount: count, leases: part({ bindings: count, calls: count }) },
   ...{ calls: count, running: count, queue: count, restartCount: count, consecutiveFailures: count, circuit: text },
-  ...{ throttledForMs: maybe(count), ejected: flag, nextProbeAt: maybe(text), nextProbeInMs: maybe(count) },
-  lastError: maybe(part({ code: text, message: text, at: text, agoMs: count })),
+  ...{ throttledForMs: maybe(count), ejected: flag, ...nextProbe, lastError },
   ...{ lastSuccessAt: maybe(text), lastSuccessAgoMs: maybe(count), tools: count, toolsError: maybe(text) },
-  problem: maybe(part({ message: text, hint: maybe(text) })),
-  ...{ changedTools: count, notes: list(text), cacheEntries: count, noisy: flag, noticesLost: maybe(count) },
+  ...{ problem, changedTools: count, notes: list(text), cacheEntries: count, noisy: flag, noticesLost: maybe(count) },
   unroutedTemplates: maybe(part({ count, templates: list(part({ template: text, reason: text })) })),
   auth: maybe(loginState),
   ...{ unattributed: maybe(count), escaped: count, instances: count, stderrTail: maybe(text) },
@@ -64,6 +66,7 @@ const broker = part({
 const running = z.looseObject({
   ...{ version: text, pid: count, url: maybe(text), dataDir: text, config: maybe(text), startedAt: text },
   ...{ isStopping: maybe(flag), waiting: maybe(list(text)), notes: maybe(list(text)), broker: maybe(broker) },
+  ...{ relays: maybe(count), environment: maybe(list(text)) },
 });
 
 const tool = part({
@@ -96,7 +99,7 @@ export const jsonShapes = {
   why: shape({
     ...{ server: text, tool: maybe(text), shownAs: maybe(text), visible: flag, rule: text, wouldStart: flag },
     principal: part({ id: text, role: maybe(text) }),
-    state: z.looseObject({ state: text, since: text, forMs: count, toolsError: maybe(text) }),
+    state: part({ state: text, since: text, forMs: count, ...nextProbe, lastError, toolsError: maybe(text), problem }),
     breaker: part({ circuit: text, failures: count, threshold: count, retryAfterMs: maybe(count) }),
     cache: part({ policy: text, entries: count }),
     budget: maybe(z.looseObject({ calls: count, left: count, windowMs: count })),
