@@ -180,7 +180,8 @@ class Discovery {
         registration_endpoint: `${origin}/register`,
         token_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
       };
-    throw this.#refuse('metadata_unreachable', `its authorization server ${shown(issuer)} has no metadata`, issuerHint);
+    const hint = this.#input.issuer === undefined ? issuerHint : 'check auth.issuer';
+    throw this.#refuse('metadata_unreachable', `its authorization server ${shown(issuer)} has no metadata`, hint);
   }
 
   #checkMetadata(issuer: string, json: Json): AuthorizationServer {
