@@ -6,36 +6,37 @@ const waiting: LoginState = { kind: 'waiting', expected, wrongPastes: 0 };
 const back = (query: string): LoginEvent => ({ kind: 'returned', params: new URLSearchParams(query) });
 const good = 'code=c&state=s&iss=https%3A%2F%2Fas';
 
-test.each<[string, LoginState, LoginEvent, string, string?]>([
+test.each<[string, LoginState, LoginEvent, string]>([
   ['a code before the URL was shown is ignored', { kind: 'preparing' }, back(good), 'preparing'],
-  ['an abort before the URL was shown', { kind: 'preparing' }, { kind: 'cancelled' }, 'refused', 'close'],
-  ['a code is redeemed', waiting, back(good), 'redeeming', 'redeem'],
+  ['an abort before the URL was shown', { kind: 'preparing' }, { kind: 'cancelled' }, 'refused'],
+  ['a code is redeemed', waiting, back(good), 'redeeming'],
   ['another state changes nothing', waiting, back(good.replace('state=s', 'state=t')), 'waiting'],
   ['two states change nothing', waiting, back(`${good}&state=s`), 'waiting'],
-  ['a wrong issuer ends it', waiting, back('code=c&state=s&iss=https%3A%2F%2Fas%2F'), 'refused', 'close'],
-  ['an absent issuer ends it', waiting, back('code=c&state=s'), 'refused', 'close'],
-  ['a refusal of the person ends it', waiting, back(`${good}&error=access_denied`), 'refused', 'close'],
-  ['two codes end it', waiting, back(`${good}&code=d`), 'refused', 'close'],
-  ['a second code is ignored', { kind: 'redeeming' }, back(good), 'redeeming'],
-  ['the end of the time is no end while a code is redeemed', { kind: 'redeeming' }, { kind: 'expired' }, 'redeeming'],
-  ['the end of the time', waiting, { kind: 'expired' }, 'refused', 'close'],
+  ['a wrong issuer ends it', waiting, back('code=c&state=s&iss=https%3A%2F%2Fas%2F'), 'refused'],
+  ['an absent issuer ends it', waiting, back('code=c&state=s'), 'refused'],
+  ['a refusal of the person ends it', waiting, back(`${good}&error=access_denied`), 'refused'],
+  ['two codes end it', waiting, back(`${good}&code=d`), 'refused'],
+  ['a second code is ignored', { kind: 'redeeming', code: 'c' }, back(good), 'redeeming'],
+  [
+    'the end of the time is no end while a code is redeemed',
+    { kind: 'redeeming', code: 'c' },
+    { kind: 'expired' },
+    'redeeming',
+  ],
+  ['the end of the time', waiting, { kind: 'expired' }, 'refused'],
   [
     'a pasted address of this login',
     waiting,
     { kind: 'pasted', text: ` ${expected.redirectUri}?${good}\n` },
     'redeeming',
-    'redeem',
   ],
-  [
-    'a pasted address of another host',
-    waiting,
-    { kind: 'pasted', text: `http://evil/callback?${good}` },
-    'waiting',
-    'ask_again',
-  ],
-  ['the third wrong address', { ...waiting, wrongPastes: 2 }, { kind: 'pasted', text: 'x' }, 'refused', 'close'],
+  ['a pasted address of another host', waiting, { kind: 'pasted', text: `http://evil/callback?${good}` }, 'waiting'],
+  ['the third wrong address', { ...waiting, wrongPastes: 2 }, { kind: 'pasted', text: 'x' }, 'refused'],
   ['a refused login stays refused', { kind: 'refused', reason: 'x' }, back(good), 'refused'],
-])('%s', (_name, before, event, kind, effect) => {
-  const [after, effects] = step(before, event);
-  expect([after.kind, effects[0]?.do]).toEqual([kind, effect]);
+])('%s', (_name, before, event, kind) => {
+  const after = step(before, event);
+  expect(after.kind).toBe(kind);
+  if (after.kind === 'redeeming') expect(after.code).toBe('c');
+  // A wrong address that was pasted is the only event that is counted.
+  expect(after === before).toBe(after.kind === before.kind && event.kind !== 'pasted');
 });

@@ -1,5 +1,5 @@
 /**
- * The wait for the redirect of a login, as a pure step: what an event changes, and what is done next. A person started it.
+ * The wait for the redirect of a login, as a pure step: the state after an event. A person started it.
  * Not here: what comes before and after it, and the effects (login.ts); the listener (callback.ts).
  *
  * Invariants: a redirect with another `state` changes nothing, however often it comes. A code is redeemed at most once, and only if
@@ -16,8 +16,9 @@ interface Expected {
 }
 
 export type LoginState =
-  | { readonly kind: 'preparing' | 'redeeming' }
+  | { readonly kind: 'preparing' }
   | { readonly kind: 'waiting'; readonly expected: Expected; readonly wrongPastes: number }
+  | { readonly kind: 'redeeming'; readonly code: string }
   | { readonly kind: 'refused'; readonly reason: string };
 
 export type LoginEvent =
@@ -25,23 +26,20 @@ export type LoginEvent =
   | { readonly kind: 'returned'; readonly params: URLSearchParams }
   | { readonly kind: 'pasted'; readonly text: string };
 
-type LoginEffect = { readonly do: 'ask_again' | 'close' } | { readonly do: 'redeem'; readonly code: string };
-
-type Step = readonly [LoginState, readonly LoginEffect[]];
-
 const pastesMax = 3;
 const urlCharsMax = 16 * 1024;
 
-export function step(state: LoginState, event: LoginEvent): Step {
-  if (state.kind === 'refused') return [state, []];
+/** The same object: the event changes nothing. */
+export function step(state: LoginState, event: LoginEvent): LoginState {
+  if (state.kind === 'refused') return state;
   switch (event.kind) {
     case 'returned':
-      return state.kind === 'waiting' ? (judge(event.params, state.expected) ?? [state, []]) : [state, []];
+      return state.kind === 'waiting' ? (judge(event.params, state.expected) ?? state) : state;
     case 'pasted':
-      return state.kind === 'waiting' ? pasted(state, event.text) : [state, []];
+      return state.kind === 'waiting' ? pasted(state, event.text) : state;
     case 'expired':
       // A code that was sent may still become a grant.
-      return state.kind === 'redeeming' ? [state, []] : refuse('login_expired');
+      return state.kind === 'redeeming' ? state : refuse('login_expired');
     case 'cancelled':
       return refuse('cancelled');
     default:
@@ -49,20 +47,20 @@ export function step(state: LoginState, event: LoginEvent): Step {
   }
 }
 
-const refuse = (reason: string): Step => [{ kind: 'refused', reason }, [{ do: 'close' }]];
+const refuse = (reason: string): LoginState => ({ kind: 'refused', reason });
 
 /** Undefined: the redirect belongs to another login, or to none. */
-function judge(params: URLSearchParams, { state, issuer, needsIss }: Expected): Step | undefined {
+function judge(params: URLSearchParams, { state, issuer, needsIss }: Expected): LoginState | undefined {
   const only = (name: string) => (params.getAll(name).length === 1 ? (params.get(name) ?? '') : undefined);
   if (only('state') !== state) return undefined;
   const isIssuer = params.has('iss') ? only('iss') === issuer : !needsIss;
   if (!isIssuer) return refuse('issuer_mismatch');
   if (params.has('error')) return refuse(only('error') === 'access_denied' ? 'login_denied' : 'login_failed');
   const code = only('code');
-  return code ? [{ kind: 'redeeming' }, [{ do: 'redeem', code }]] : refuse('login_failed');
+  return code ? { kind: 'redeeming', code } : refuse('login_failed');
 }
 
-function pasted(state: LoginState & { kind: 'waiting' }, text: string): Step {
+function pasted(state: LoginState & { kind: 'waiting' }, text: string): LoginState {
   const { expected } = state;
   const trimmed = text.trim().slice(0, urlCharsMax);
   const url = URL.canParse(trimmed) ? new URL(trimmed) : undefined;
@@ -70,5 +68,5 @@ function pasted(state: LoginState & { kind: 'waiting' }, text: string): Step {
   const judged = isOurs ? judge(url.searchParams, expected) : undefined;
   if (judged) return judged;
   const wrongPastes = state.wrongPastes + 1;
-  return wrongPastes >= pastesMax ? refuse('wrong_redirect') : [{ ...state, wrongPastes }, [{ do: 'ask_again' }]];
+  return wrongPastes >= pastesMax ? refuse('wrong_redirect') : { ...state, wrongPastes };
 }

@@ -128,14 +128,13 @@ class Login {
   }
 
   #on(event: LoginEvent): void {
-    const [state, effects] = step(this.#state, event);
+    const before = this.#state;
+    const state = step(before, event);
     this.#state = state;
-    for (const effect of effects) {
-      if (effect.do === 'redeem') this.#onCode(effect.code);
-      else if (effect.do === 'ask_again') this.#options.ui.askAgain();
-      else if (effect.do === 'close') this.#callback?.close();
-    }
-    if (state.kind === 'refused') this.#onEnd(state.reason);
+    if (state === before) return;
+    if (state.kind === 'redeeming') this.#onCode(state.code);
+    else if (state.kind === 'refused') this.#onEnd(state.reason);
+    else this.#options.ui.askAgain();
   }
 
   async #discover(): Promise<Discovered & { readonly challenged: readonly string[] }> {
