@@ -14,20 +14,16 @@ export const noTokenNow = (retryAfterMs: number, word: string): HostError =>
 export const ofServer = (server: string, error: HostError): HostError =>
   error.with({ message: `server '${server}': ${error.message}`, server });
 
-export const clientRefused = (server: string, word: string): HostError =>
-  notExecuted(
-    'denied',
-    `server '${server}': its authorization server refused the client of the configuration (${word})`,
-    'correct auth.clientId, auth.clientSecret or auth.clientKey',
-    { server, reason: 'client_refused' },
-  );
+/** A fault that lasts until a person corrects it. */
+export const refusal = (server: string, reason: string, text: string, hint: string): HostError =>
+  notExecuted('denied', `server '${server}': ${text}`, hint, { server, reason });
 
-export const insecureAddress = (server: string): HostError =>
-  notExecuted(
-    'denied',
-    `server '${server}': an address of its authorization is not https`,
-    'http is used on loopback only; ask the operator of the server for https',
-    { server, reason: 'address_refused' },
+export const clientRefused = (server: string, word: string): HostError =>
+  refusal(
+    server,
+    'client_refused',
+    `its authorization server refused the client of the configuration (${word})`,
+    'correct auth.clientId, auth.clientSecret or auth.clientKey',
   );
 
 export const documentTooLarge = (server: string, limit: number): HostError =>

@@ -1,5 +1,6 @@
 /** The errors of a login: what happened, and the next step. */
-import { HostError } from '../kernel/errors.js';
+import type { HostError } from '../kernel/errors.js';
+import { refusal } from './identity-errors.js';
 
 const texts: Readonly<Record<string, readonly [text: string, hint: string]>> = {
   login_expired: [
@@ -44,10 +45,6 @@ const texts: Readonly<Record<string, readonly [text: string, hint: string]>> = {
 
 export function loginRefused(server: string, reason: string, more = ''): HostError {
   const [text, hint] = texts[reason] ?? ['the login failed', 'run the command again'];
-  return new HostError(reason === 'cancelled' ? 'cancelled' : 'denied', `server '${server}': ${text}${more}`, {
-    server,
-    reason,
-    execution: 'not_executed',
-    hint,
-  });
+  const error = refusal(server, reason, `${text}${more}`, hint);
+  return reason === 'cancelled' ? error.with({ code: 'cancelled' }) : error;
 }

@@ -16,7 +16,7 @@ import { type ExchangeSink, HttpExchange } from '../transports/http/http-exchang
 import { openPool } from '../transports/http/http-pool.js';
 import { proxyOf, trustedAuthorities } from '../transports/http/proxy.js';
 import { loadUndici } from '../transports/http/undici.js';
-import { documentTooLarge, insecureAddress, lateAnswer } from './identity-errors.js';
+import { documentTooLarge, lateAnswer, refusal } from './identity-errors.js';
 
 const documentBytesMax = 64 * 1024;
 const requestMsMax = 10_000;
@@ -57,7 +57,13 @@ export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
     const policy = trusted.has(origin) ? 'any' : named;
     const url = checkUrl(request.url, policy, server);
     if (url instanceof HostError) throw url;
-    if (url.protocol !== 'https:' && !isLoopback(url.hostname)) throw insecureAddress(server);
+    if (url.protocol !== 'https:' && !isLoopback(url.hostname))
+      throw refusal(
+        server,
+        'address_refused',
+        'an address of its authorization is not https',
+        'http is used on loopback only; ask the operator of the server for https',
+      );
     url.hash = '';
     await loadUndici();
     const { env = {} } = options;

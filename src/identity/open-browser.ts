@@ -5,7 +5,7 @@
  */
 import { spawn } from 'node:child_process';
 import { isLoopback } from '../config/values.js';
-import { HostError } from '../kernel/errors.js';
+import { refusal } from './identity-errors.js';
 
 const urlCharsMax = 8 * 1024;
 
@@ -15,12 +15,8 @@ export function checkedBrowserUrl(server: string, text: string): string {
   const isWeb = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.hostname));
   const isPlain = url?.username === '' && url.password === '' && /^[\x21-\x7e]+$/.test(url.href);
   if (url && isWeb && isPlain && !/[\x00-\x20\x7f]/.test(text) && url.href.length <= urlCharsMax) return url.href;
-  throw new HostError('denied', `server '${server}': the address of its login page is not a usable https URL`, {
-    server,
-    reason: 'metadata_invalid',
-    execution: 'not_executed',
-    hint: 'tell the operator of the server; nothing was opened',
-  });
+  const hint = 'tell the operator of the server; nothing was opened';
+  throw refusal(server, 'metadata_invalid', 'the address of its login page is not a usable https URL', hint);
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;

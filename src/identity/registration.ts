@@ -6,12 +6,13 @@
  */
 import type { AuthSettings } from '../config/auth-settings.js';
 import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
+import { type HostError, notExecuted } from '../kernel/errors.js';
 import type { Redact } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { scopesOf } from '../transports/http/challenges.js';
 import { type AuthorizationServer, type Discovered, sameIssuer } from './discovery.js';
 import type { ClientAuthMethod, RegistrationWay } from './grant-row.js';
+import { refusal } from './identity-errors.js';
 import type { ClientRow, NewGrant } from './identity-store.js';
 import type { OAuthHttp } from './oauth-http.js';
 import { type OAuthClient, objectOf, type TokenAnswer } from './token-endpoint.js';
@@ -44,25 +45,21 @@ export function checkLoginPage(server: string, as: AuthorizationServer): void {
   const { authorization_endpoint: page = as.issuer, authorization_response_iss_parameter_supported: sendsIss } = as;
   const [shown, own] = [new URL(page).origin, new URL(as.issuer).origin];
   if (sendsIss || shown === own) return;
-  const text = `server '${server}': its login page is at ${shown}, not at its authorization server ${own}`;
-  throw new HostError('denied', text, {
-    server,
-    reason: 'metadata_invalid',
-    execution: 'not_executed',
-    hint: `if you know that the two belong together: hostler login ${server} --issuer ${as.issuer}`,
-  });
+  const hint = `if you know that the two belong together: hostler login ${server} --issuer ${as.issuer}`;
+  const text = `its login page is at ${shown}, not at its authorization server ${own}`;
+  throw refusal(server, 'metadata_invalid', text, hint);
 }
 
 /** Client of the configuration. Its secret is used at its own issuer only. */
 export function configuredClient(server: string, as: AuthorizationServer, auth: AuthSettings): ChosenClient {
   const { clientId = '', clientSecret: secret, clientKey: key, issuer } = auth;
   if ((secret !== undefined || key !== undefined) && (issuer === undefined || !sameIssuer(issuer, as.issuer)))
-    throw new HostError('denied', `server '${server}': its client secret belongs to another authorization server`, {
+    throw refusal(
       server,
-      reason: 'issuer_changed',
-      execution: 'not_executed',
-      hint: 'check the server; if its authorization server has changed, correct auth.issuer and the client',
-    });
+      'issuer_changed',
+      'its client secret belongs to another authorization server',
+      'check the server; if its authorization server has changed, correct auth.issuer and the client',
+    );
   return { clientId, method: methodOf(as, secret, key), secret, key, way: 'configured' };
 }
 
@@ -92,8 +89,14 @@ export interface RegistrationInput {
 }
 
 /** Throws `registration_refused` with the redacted answer of the authorization server. */
-export async function registerClient(input: RegistrationInput): Promise<ClientRow> {
-  const { server, as, redirect, http, clock } = input;
+export async function registerClient({
+  server,
+  as,
+  redirect,
+  http,
+  clock,
+  redact,
+}: RegistrationInput): Promise<ClientRow> {
   const methods: readonly ClientAuthMethod[] = ['none', 'client_secret_basic', 'client_secret_post'];
   const listed = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
   const wanted = methods.find((method) => listed.includes(method)) ?? 'none';
@@ -115,7 +118,7 @@ export async function registerClient(input: RegistrationInput): Promise<ClientRo
   const { client_id: clientId, client_secret: secret, token_endpoint_auth_method: method } = json ?? {};
   // Both become parameters, and the id is shown to people.
   const isPlain = (text: unknown): text is string => typeof text === 'string' && /^[\x20-\x7e]{1,2000}$/.test(text);
-  if ((status !== 201 && status !== 200) || !isPlain(clientId)) throw refused(input, status, answer);
+  if ((status !== 201 && status !== 200) || !isPlain(clientId)) throw refused();
   const expiresS = json?.client_secret_expires_at;
   const hasSecret = isPlain(secret);
   return {
@@ -128,34 +131,20 @@ export async function registerClient(input: RegistrationInput): Promise<ClientRo
     secretExpiresMs: typeof expiresS === 'number' && expiresS > 0 ? expiresS * 1_000 : undefined,
     createdMs: clock.date().getTime(),
   };
-  function refused({ redact }: RegistrationInput, found: number, text: Buffer): HostError {
-    const quoted = neutraliseLine(redact(text.toString('utf8')), answerCharsShown);
-    return new HostError(
-      'denied',
-      `server '${server}': its authorization server refused to register Hostler (${found}): ${quoted}`,
-      {
-        server,
-        httpStatus: found,
-        reason: 'registration_refused',
-        execution: 'not_executed',
-        hint: createHint(redirect),
-      },
-    );
+  function refused(): HostError {
+    const quoted = neutraliseLine(redact(answer.toString('utf8')), answerCharsShown);
+    const text = `its authorization server refused to register Hostler (${status}): ${quoted}`;
+    return refusal(server, 'registration_refused', text, createHint(redirect)).with({ httpStatus: status });
   }
 }
 
 /** Error of an authorization server that registers no clients. */
 export const clientNeeded = (server: string, as: AuthorizationServer, redirect: string): HostError =>
-  new HostError(
+  notExecuted(
     'invalid_spec',
     `server '${server}': its authorization server ${as.issuer} does not register clients by itself`,
-    {
-      server,
-      field: 'auth.clientId',
-      reason: 'client_needed',
-      execution: 'not_executed',
-      hint: `${createHint(redirect)}; "issuer" is ${as.issuer}`,
-    },
+    `${createHint(redirect)}; "issuer" is ${as.issuer}`,
+    { server, field: 'auth.clientId', reason: 'client_needed' },
   );
 
 function createHint(redirect: string): string {
