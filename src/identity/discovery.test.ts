@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
+import type { WholeAnswer } from '../transports/http/whole-exchange.js';
 import { type Discovered, type DiscoveryInput, discover } from './discovery.js';
-import type { OAuthAnswer, OAuthHttp } from './oauth-http.js';
+import type { OAuthHttp } from './oauth-http.js';
 
 const server = 'https://mcp.example';
 const url = `${server}/a/b`;
@@ -15,7 +16,7 @@ type Fault = (typeof faults)[number];
 /** What a place answers. A place that is not listed has no document. */
 type World = ReadonlyMap<string, { readonly fault: Fault | number; readonly document: object }>;
 
-const answer = (status: number, body = '', headers = {}): OAuthAnswer => ({ status, headers, body: Buffer.from(body) });
+const answer = (status: number, body = '', headers = {}): WholeAnswer => ({ status, headers, body: Buffer.from(body) });
 const failure = (reason: string) => new HostError('timeout', 'no', { server: 's', reason });
 
 function served(world: World, clock: FakeClock) {

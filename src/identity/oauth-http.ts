@@ -5,17 +5,15 @@
  * wrote, or to loopback if the server is there. No redirect is followed here. Time and size are bounded.
  */
 import { isLoopback } from '../config/values.js';
-import { ByteBuffer } from '../kernel/byte-buffer.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Environment } from '../transports/environment.js';
 import { checkUrl, guardedDial } from '../transports/http/dial-guard.js';
-import type { ResponseHeaders } from '../transports/http/headers.js';
-import { type ExchangeSink, HttpExchange } from '../transports/http/http-exchange.js';
 import { openPool } from '../transports/http/http-pool.js';
 import { proxyOf, trustedAuthorities } from '../transports/http/proxy.js';
 import { loadUndici } from '../transports/http/undici.js';
+import { exchangeWhole, type WholeAnswer } from '../transports/http/whole-exchange.js';
 import { documentTooLarge, lateAnswer, refusal } from './identity-errors.js';
 
 const documentBytesMax = 64 * 1024;
@@ -29,13 +27,7 @@ interface OAuthRequest {
   readonly timeoutMs?: number;
 }
 
-export interface OAuthAnswer {
-  readonly status: number;
-  readonly headers: ResponseHeaders;
-  readonly body: Buffer;
-}
-
-export type OAuthHttp = (request: OAuthRequest) => Promise<OAuthAnswer>;
+export type OAuthHttp = (request: OAuthRequest) => Promise<WholeAnswer>;
 
 export interface OAuthHttpOptions {
   readonly server: string;
@@ -72,59 +64,19 @@ export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
       ? {}
       : { dial: guardedDial({ policy, server, authorities: trustedAuthorities(env) }) };
     const dispatcher = openPool({ server, url: url.href }, { clock, random, env, ...dial }, 1);
+    const headers = { accept: 'application/json', 'user-agent': 'hostler', ...request.headers };
     try {
-      return await exchange(request, url, dispatcher, options);
+      return await exchangeWhole({
+        ...{ server, dispatcher, url, clock, method: request.method, body: request.body ?? null },
+        headers: Object.entries({ ...headers, 'accept-encoding': 'identity' }).flat(),
+        followsRedirects: false,
+        bytesMax: documentBytesMax,
+        deadlineAtMs: clock.nowMs() + (request.timeoutMs ?? requestMsMax),
+        tooLarge: () => documentTooLarge(server, documentBytesMax),
+        late: (isSent) => lateAnswer(server, isSent),
+      });
     } finally {
       void dispatcher.destroy();
     }
   };
-}
-
-type Pool = ReturnType<typeof openPool>;
-
-function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OAuthHttpOptions): Promise<OAuthAnswer> {
-  const { server, clock } = options;
-  const { method, body = null } = request;
-  const named = {
-    accept: 'application/json',
-    'user-agent': 'hostler',
-    ...request.headers,
-    'accept-encoding': 'identity',
-  };
-  const headers = Object.entries(named).flat();
-  return new Promise((resolve, reject) => {
-    const received = new ByteBuffer();
-    let head: Pick<OAuthAnswer, 'status' | 'headers'> | undefined;
-    let isStarted = false;
-    const settle = (run: () => void) => {
-      cancel();
-      run();
-    };
-    const sink: ExchangeSink = {
-      started() {
-        isStarted = true;
-      },
-      head(status, answered) {
-        head = { status, headers: answered };
-        return undefined;
-      },
-      data(chunk) {
-        if (received.length + chunk.length > documentBytesMax) return documentTooLarge(server, documentBytesMax);
-        received.add(chunk);
-        return undefined;
-      },
-      end: () =>
-        settle(() => resolve({ status: head?.status ?? 0, headers: head?.headers ?? {}, body: received.take() })),
-      failed: (error) => settle(() => reject(error)),
-      released() {},
-    };
-    const sent = new HttpExchange({ server, dispatcher, url, method, headers, body, followsRedirects: false }, sink);
-    const leave = () =>
-      settle(() => {
-        sent.abort();
-        reject(lateAnswer(server, isStarted));
-      });
-    const cancel = clock.at(clock.nowMs() + (request.timeoutMs ?? requestMsMax), leave);
-    sent.start();
-  });
 }

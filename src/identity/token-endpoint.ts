@@ -8,8 +8,9 @@ import type { ClientAuth } from 'oauth4webapi';
 import { HostError } from '../kernel/errors.js';
 import { headerText, type ResponseHeaders } from '../transports/http/headers.js';
 import { parseRetryAfter } from '../transports/http/http-errors.js';
+import type { WholeAnswer } from '../transports/http/whole-exchange.js';
 import type { ClientAuthMethod } from './grant-row.js';
-import type { OAuthAnswer, OAuthHttp } from './oauth-http.js';
+import type { OAuthHttp } from './oauth-http.js';
 
 const tokenRequestMs = 20_000;
 const tokenCharsMax = 16 * 1024;
@@ -104,7 +105,7 @@ async function post(
   { issuer, client }: Pick<TokenRequest, 'issuer' | 'client'>,
   url: string,
   params: Readonly<Record<string, string>>,
-): Promise<OAuthAnswer> {
+): Promise<WholeAnswer> {
   const body = new URLSearchParams(params);
   const headers = new Headers({ 'content-type': 'application/x-www-form-urlencoded' });
   const authenticate = await authenticationOf(client);
@@ -148,7 +149,7 @@ function unavailable(error: unknown): TokenAnswer {
   return { kind: 'unavailable', reason, isSent, retryAfterMs: undefined };
 }
 
-export function readTokenAnswer({ status, headers, body }: OAuthAnswer, now: Date): TokenAnswer {
+export function readTokenAnswer({ status, headers, body }: WholeAnswer, now: Date): TokenAnswer {
   const json = objectOf(body);
   const hasToken = isToken(json?.access_token) || isToken(json?.refresh_token);
   // GitHub refuses with status 200.

@@ -2,11 +2,10 @@
  * Fetches one small document from a configured URL, on a separate connection.
  * Invariants: the GET ends by its deadline, reads at most `bytesMax`, and is sent to one origin only.
  */
-import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
-import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { type HttpDeps, openPool, specUrl } from './http-pool.js';
 import { loadUndici } from './undici.js';
+import { exchangeWhole } from './whole-exchange.js';
 
 export interface DocumentRequest {
   readonly what: string;
@@ -22,35 +21,15 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
   if (!deps.pool) await loadUndici();
   const dispatcher = openPool({ server, url }, deps, 1);
   try {
-    return await new Promise<Buffer>((resolve, reject) => {
-      const body = new ByteBuffer();
-      const settle = (run: () => void) => {
-        cancel();
-        run();
-      };
-      const sink: ExchangeSink = {
-        started() {},
-        head: (status) => (status === 200 ? undefined : refusedWith(what, status)),
-        data(chunk) {
-          if (body.length + chunk.length > bytesMax) return tooLarge(what, bytesMax);
-          body.add(chunk);
-          return undefined;
-        },
-        end: () => settle(() => resolve(body.take())),
-        failed: (error) => settle(() => reject(error)),
-        released() {},
-      };
-      const headers = ['accept', 'application/json', 'accept-encoding', 'identity'];
-      const exchange = new HttpExchange(
-        { server, dispatcher, url: specUrl({ server, url }), method: 'GET', headers, body: null },
-        sink,
-      );
-      const cancel = deps.clock.at(deadlineAtMs, () => {
-        exchange.abort();
-        reject(late(what));
-      });
-      exchange.start();
+    const { body } = await exchangeWhole({
+      ...{ server, dispatcher, url: specUrl({ server, url }), method: 'GET', body: null },
+      headers: ['accept', 'application/json', 'accept-encoding', 'identity'],
+      ...{ clock: deps.clock, deadlineAtMs, bytesMax },
+      accept: (status) => (status === 200 ? undefined : refusedWith(what, status)),
+      tooLarge: () => tooLarge(what, bytesMax),
+      late: () => late(what),
     });
+    return body;
   } finally {
     void dispatcher.destroy();
   }

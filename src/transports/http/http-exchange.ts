@@ -46,7 +46,7 @@ export class PostedFrame {
   }
 }
 
-interface ExchangeRequest {
+export interface ExchangeRequest {
   readonly server: string;
   readonly dispatcher: Dispatcher;
   /** Absolute URL. Redirects are resolved against it. */
