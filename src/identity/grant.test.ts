@@ -47,7 +47,7 @@ function setup(
   const nowMs = clock.date().getTime();
   const row = store.saveLogin({
     ...{ url: 'https://s', resource: 'https://s', issuer: 'https://as', clientId: 'c', account: '' },
-    ...{ accessToken: 'first', refreshToken: isOwn ? undefined : 'first-refresh', scopes: ['a'], wanted: [] },
+    ...{ accessToken: 'first', refreshToken: isOwn ? undefined : 'first-refresh', scopes: ['a'] },
     issuedMs: nowMs,
     expiresMs: lifetimeS === undefined ? undefined : nowMs + lifetimeS * 1_000,
     facts: {

@@ -33,7 +33,6 @@ const grant = (change: Partial<NewGrant> = {}): NewGrant => ({
   accessToken: 'planted-access-token-1',
   refreshToken: 'planted-refresh-token-1',
   scopes: ['read'],
-  wanted: [],
   issuedMs: 1_000,
   expiresMs: 3_601_000,
   facts: {

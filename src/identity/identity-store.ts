@@ -48,7 +48,6 @@ export type GrantFilter = Partial<Pick<AuthSettings, 'account' | 'issuer' | 'cli
 export interface NewGrant extends GrantKey, GrantTokens {
   /** Configured URL that the grant is for. */
   readonly url: string;
-  readonly wanted: readonly string[];
   readonly facts: GrantFacts;
 }
 
@@ -63,11 +62,7 @@ export interface ClientRow {
 }
 
 /** What a failed request changes. */
-export interface FailureNote {
-  readonly failures: number;
-  readonly retryMs: number;
-  readonly refusedMs: number | undefined;
-  readonly isInterrupted: boolean;
+export interface FailureNote extends Pick<GrantRow, 'failures' | 'retryMs' | 'refusedMs' | 'isInterrupted'> {
   readonly lastError: NonNullable<GrantFacts['lastError']>;
 }
 
@@ -90,24 +85,20 @@ export class IdentityStore {
 
   /** The grant of the newest login for this URL. */
   findGrant(url: string, filter: GrantFilter): GrantRow | undefined {
-    const [row] = this.#served(url, filter);
-    return row && this.#grantOf(row);
+    return this.servedGrants(url, filter)[0];
   }
 
   /** All grants for this URL, the newest login first. */
-  servedGrants(url: string, filter: GrantFilter): GrantRow[] {
-    return this.#served(url, filter).map((row) => this.#grantOf(row));
-  }
-
-  #served(url: string, { account = '', issuer, clientId, resource }: GrantFilter): Row[] {
+  servedGrants(url: string, { account = '', issuer, clientId, resource }: GrantFilter): GrantRow[] {
     const wanted = resource === false ? '' : (resource ?? null);
-    return this.#all(
+    const rows = this.#all(
       `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
        WHERE served.url = ? AND served.account = ? AND (? IS NULL OR rtrim(issuer, '/') = rtrim(?, '/'))
        AND (? IS NULL OR client_id = ?) AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC`,
       ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
       ...[wanted, wanted],
     );
+    return rows.map((row) => this.#grantOf(row));
   }
 
   /** The URLs that a grant is for. */
@@ -127,7 +118,7 @@ export class IdentityStore {
   /** Replaces the grant with the same key, and registrations of the same server that this login has replaced. */
   saveLogin(grant: NewGrant): GrantRow {
     const id = grantId(grant);
-    const { resource, issuer, clientId, account, wanted, facts } = grant;
+    const { resource, issuer, clientId, account, facts } = grant;
     const url = canonicalUrl(grant.url);
     this.#write(() => {
       const [before] = this.#all('SELECT gen FROM grants WHERE id = ?', id);
@@ -137,9 +128,9 @@ export class IdentityStore {
       this.#run('DELETE FROM grants WHERE id = ?', id);
       this.#run(
         `INSERT INTO grants (id, resource, issuer, client_id, account, login, gen, state, access, refresh, scopes, wanted,
-         issued_ms, expires_ms, facts) VALUES (?, ?, ?, ?, ?, ?, ?, 'live', ?, ?, ?, ?, ?, ?, ?)`,
+         issued_ms, expires_ms, facts) VALUES (?, ?, ?, ?, ?, ?, ?, 'live', ?, ?, ?, '[]', ?, ?, ?)`,
         ...[id, resource, issuer, clientId, account, newId(), gen, ...this.#sealed(id, gen, facts, grant)],
-        ...[JSON.stringify(grant.scopes), JSON.stringify(wanted), grant.issuedMs, grant.expiresMs ?? null],
+        ...[JSON.stringify(grant.scopes), grant.issuedMs, grant.expiresMs ?? null],
         JSON.stringify(facts),
       );
       this.#run('INSERT OR REPLACE INTO served VALUES (?, ?, ?, ?)', url, account, id, facts.loginMs);

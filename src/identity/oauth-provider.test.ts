@@ -30,7 +30,7 @@ function setup(
   const nowMs = clock.date().getTime();
   const first: NewGrant = {
     ...{ url: 'https://s', resource: 'https://s', issuer: 'https://as', clientId: 'c', account: '' },
-    ...{ accessToken: 'token-0', refreshToken: 'refresh', scopes: ['a'], wanted: [] },
+    ...{ accessToken: 'token-0', refreshToken: 'refresh', scopes: ['a'] },
     ...{ issuedMs: nowMs, expiresMs: nowMs + 3_600_000 },
     facts: {
       ...{ grantType: 'code', tokenEndpoint: 'https://as/t', authMethod: 'none', way: 'registered' },

@@ -170,7 +170,7 @@ export function newGrant({ url, found, client, account = '', answer, scopes, now
   const { accessToken, refreshToken, scope, expiresInS } = answer;
   return {
     ...{ url, resource, issuer: as.issuer, clientId: client.clientId, account, accessToken, refreshToken },
-    ...{ scopes: scope === undefined ? scopes : scopesOf(scope), wanted: [], issuedMs: nowMs },
+    ...{ scopes: scope === undefined ? scopes : scopesOf(scope), issuedMs: nowMs },
     expiresMs: expiresInS === undefined ? undefined : nowMs + expiresInS * 1_000,
     facts: {
       ...{
