@@ -62,10 +62,11 @@ export interface GrantRow extends GrantKey, GrantTokens {
   readonly refusedMs: number | undefined;
 }
 
+export const hashOf = (parts: unknown): string =>
+  createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+
 export const grantId = ({ resource, issuer, clientId, account }: GrantKey): string =>
-  createHash('sha256')
-    .update(JSON.stringify([resource, issuer, clientId, account]))
-    .digest('base64url');
+  hashOf([resource, issuer, clientId, account]);
 
 /** Lower-case scheme and host, no default port, no fragment, no lone trailing slash: equal for equal resources. */
 export function canonicalUrl(text: string): string {

@@ -6,7 +6,6 @@
  * Invariants: without a grant and without `client_credentials` no file is created. The store is polled once a second, and only
  * while a server needs a login or uses one that may end. Nothing here opens a browser or registers a client.
  */
-import { createHash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { loadedLibsql } from '../catalog/store/libsql.js';
@@ -26,8 +25,9 @@ import { bearerChallenge } from '../transports/http/challenges.js';
 import { withSecrets } from './client-secrets.js';
 import { discover } from './discovery.js';
 import { Grant } from './grant.js';
-import type { GrantRow } from './grant-row.js';
+import { type GrantRow, hashOf } from './grant-row.js';
 import { clientRefused, noTokenNow } from './identity-errors.js';
+import type { IdentityPlace } from './identity-place.js';
 import type { IdentityStore } from './identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.js';
 import { OAuthProvider } from './oauth-provider.js';
@@ -53,12 +53,8 @@ const credentialsMax = 4;
 const credentialsMs = 60_000;
 const refusedMax = 100;
 
-export interface IdentityOptions {
-  /** Undefined: there is no home directory, so no grant exists. */
-  readonly folder: string | undefined;
-  readonly key?: string | undefined;
-  /** Why folder and key are not known. */
-  readonly error?: HostError | undefined;
+/** Without a folder no grant exists. */
+export interface IdentityOptions extends IdentityPlace {
   readonly clock: Clock;
   readonly random: Random;
   readonly redactor: Redactor;
@@ -315,5 +311,3 @@ function refusalOf(server: string, answer: TokenAnswer): HostError {
 }
 
 const inodeOf = (file: string): number | undefined => statSync(file, { throwIfNoEntry: false })?.ino;
-
-const hashOf = (parts: unknown): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
