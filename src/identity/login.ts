@@ -31,7 +31,7 @@ import {
   registerClient,
   registrationWay,
 } from './registration.js';
-import { requestToken, revokeGrant, type TokenAnswer } from './token-endpoint.js';
+import { isClientRefusal, requestToken, revokeGrant, type TokenAnswer, tokenParameters } from './token-endpoint.js';
 
 const probeMs = 5_000;
 const askedMax = 8;
@@ -314,13 +314,9 @@ class Login {
         tokenEndpoint: as.token_endpoint,
         client,
         grantType: 'authorization_code',
-        params: {
-          ...auth.tokenParams,
-          code,
-          redirect_uri: callback.redirectUri,
-          code_verifier: verifier,
-          ...(resource === undefined ? {} : { resource }),
-        },
+        params: tokenParameters(auth.tokenParams, resource, {
+          ...{ code, redirect_uri: callback.redirectUri, code_verifier: verifier },
+        }),
       },
       clock.date(),
     );
@@ -363,7 +359,7 @@ class Login {
     if (answer.kind === 'tokens') return loginRefused(server, 'token_invalid');
     if (answer.kind === 'unavailable')
       return loginRefused(server, answer.isSent ? 'login_interrupted' : 'login_failed', ` (${answer.reason})`);
-    const isGone = answer.error === 'invalid_client' || answer.error === 'unauthorized_client';
+    const isGone = isClientRefusal(answer);
     if (isGone && client.way === 'registered') store.clientGone(issuer, client.clientId);
     return loginRefused(server, isGone ? 'client_gone' : 'login_failed', ` (${answer.error})`);
   }
