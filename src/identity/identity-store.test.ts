@@ -216,6 +216,20 @@ test('two holders of one process do not share a lease, and neither counts as gon
   expect(store.takeLease(row, other, 0, isHolderGone)).toBeUndefined();
 });
 
+test.each([
+  ['this process', {}, false],
+  ['a process whose start could not be read', { ownerStartTicks: 0 }, false],
+  ['a process of another container', { pidSpace: 'pid:[1]' }, false],
+  ['a boot that is not known', { bootId: '' }, false],
+  ['a process that started at another time', { ownerStartTicks: 1 }, true],
+  ['a process that has ended', { ownerPid: 2 ** 22 + 1 }, true],
+  ['another boot', { bootId: 'before' }, true],
+  ['a text of another program', { bootId: undefined }, false],
+])('the holder of a lease: %s', (_who, change, isGone) => {
+  const holder = JSON.parse(newHolder()) as object;
+  expect(isHolderGone(JSON.stringify({ ...holder, ...change }))).toBe(isGone);
+});
+
 describe('registered clients', () => {
   const client = {
     issuer: 'https://as',

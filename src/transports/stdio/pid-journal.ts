@@ -21,15 +21,12 @@ import {
 import path from 'node:path';
 import { JOURNAL_ENDING } from '../environment.js';
 import { type GroupLeader, signallable } from './process-group.js';
+import { isOwner, ownerHere, type ProcessOwner } from './process-owner.js';
 import type { ProcessTable } from './process-table.js';
 import { requireTrusted } from './state-dir.js';
 
-export interface JournalHeader {
+export interface JournalHeader extends ProcessOwner {
   readonly instanceId: string;
-  readonly ownerPid: number;
-  readonly ownerStartTicks: number;
-  readonly bootId: string;
-  readonly pidSpace: string;
 }
 
 export interface JournalEntry extends GroupLeader {
@@ -59,13 +56,7 @@ export class PidJournal {
   constructor(stateDir: string, instanceId: string, table: ProcessTable, onProblem: (error: unknown) => void) {
     this.file = path.join(stateDir, `${instanceId}${JOURNAL_ENDING}`);
     this.#onProblem = onProblem;
-    this.#header = {
-      instanceId,
-      ownerPid: process.pid,
-      ownerStartTicks: ownStart(table),
-      bootId: table.bootId(),
-      pidSpace: table.pidSpace(),
-    };
+    this.#header = { instanceId, ...ownerHere(table) };
   }
 
   /** Call right before the spawn; `started` or `notStarted` must follow. */
@@ -142,15 +133,6 @@ export class PidJournal {
     } catch (error) {
       this.#onProblem(error);
     }
-  }
-}
-
-/** Returns 0 if the table cannot be read: the journal can still list its children. */
-function ownStart(table: ProcessTable): number {
-  try {
-    return table.startOf(process.pid);
-  } catch {
-    return 0;
   }
 }
 
@@ -231,13 +213,7 @@ const isRecord = (value: unknown): value is Record<string, unknown> => typeof va
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
 const isHeader = (value: unknown): value is JournalHeader =>
-  isRecord(value) &&
-  typeof value.instanceId === 'string' &&
-  value.instanceId.length >= 8 &&
-  typeof value.bootId === 'string' &&
-  typeof value.pidSpace === 'string' &&
-  isCount(value.ownerPid) &&
-  isCount(value.ownerStartTicks);
+  isRecord(value) && typeof value.instanceId === 'string' && value.instanceId.length >= 8 && isOwner(value);
 
 const isStart = (value: unknown): value is { readonly run: number; readonly server?: unknown } =>
   isRecord(value) && isCount(value.run);

@@ -11,14 +11,9 @@ import path from 'node:path';
 import { type Clock, keepAlive, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { JOURNAL_ENDING, runMark } from '../environment.js';
-import {
-  type JournalEntry,
-  type JournalHeader,
-  type JournalReading,
-  type JournalStart,
-  readJournal,
-} from './pid-journal.js';
+import { type JournalEntry, type JournalReading, type JournalStart, readJournal } from './pid-journal.js';
 import { type Kill, ProcessGroup, signallable, systemKill, trySignal } from './process-group.js';
+import { fateOf } from './process-owner.js';
 import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 import { requireTrusted } from './state-dir.js';
 
@@ -67,7 +62,7 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
       continue;
     }
     const { header, running, starting } = reading.journal;
-    const owner = ownerOf(header, table);
+    const owner = fateOf(header, table);
     if (owner === 'unknown') leave(file, 'the process table could not be read, so its owner may still run');
     if (owner !== 'dead' && owner !== 'other_boot') continue;
     const announced = owner === 'dead' ? findAnnounced(starting, header.instanceId, table) : [];
@@ -221,21 +216,6 @@ function remove(file: string): boolean {
   } catch {
     return false;
   }
-}
-
-type Owner = 'alive' | 'dead' | 'other_boot' | 'other_container' | 'unknown';
-
-function ownerOf(header: JournalHeader, table: ProcessTable): Owner {
-  const bootId = table.bootId();
-  if (header.bootId !== bootId) return header.bootId === '' || bootId === '' ? 'unknown' : 'other_boot';
-  // The process table of this container does not show the processes of another container.
-  if (header.pidSpace !== table.pidSpace()) return 'other_container';
-  const owner = table.read(header.ownerPid);
-  if (owner === 'unknown') return 'unknown';
-  if (owner === 'gone' || owner.state === 'Z') return 'dead';
-  // The owner could not read its start time, and a pid alone does not prove that it is dead.
-  if (header.ownerStartTicks === 0) return 'unknown';
-  return isSameStart(table, owner.startTicks, header.ownerStartTicks) ? 'alive' : 'dead';
 }
 
 const unseenStarts = (starting: readonly JournalStart[]): string =>
