@@ -2,22 +2,13 @@
  * Opens identity.db in the folder of the user: checks the folder, obtains the key and proves it.
  * Invariants: a damaged file is set aside and reported. A missing or wrong key, and a file of a newer Hostler, are `store_locked`,
  * and the file is not changed.
- * A process opens a file once, because libsql does not release it.
  */
 import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdirSync, realpathSync, statfsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
-import {
-  checkVersion,
-  claimDatabase,
-  isDamage,
-  NewerFormat,
-  type OwnFormat,
-  setAside,
-  sqliteCode,
-} from '../catalog/store/database-file.js';
-import { loadedLibsql } from '../catalog/store/libsql.js';
+import { isDamage, NewerFormat, type OwnFormat, setAside, sqliteCode } from '../catalog/store/database-file.js';
+import { OpenedFiles, openDatabase } from '../catalog/store/open-database.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
@@ -27,7 +18,6 @@ import { createKeyFile, createSealer, operatorKey, readKeyFile, type Sealer } fr
 export const identityFileName = 'identity.db';
 const keyFileName = 'identity.key';
 const format: OwnFormat = { noun: 'identity store', version: 1 };
-const busyMs = 250;
 const changeMsMax = 30_000;
 const changeRetryMs = 50;
 const proof = ['store', 'proof', 'value'];
@@ -43,20 +33,14 @@ export interface StoreSettings {
   readonly onProblem: (error: unknown) => void;
 }
 
-const opened = new Map<string, IdentityStore>();
+const opened = new OpenedFiles<IdentityStore>();
 
 /** Await `loadLibsql` before. */
 export function openStore(settings: StoreSettings): IdentityStore {
   prepareFolder(settings.folder);
   const file = path.join(realpathSync(settings.folder), identityFileName);
-  const known = opened.get(openedKey(file));
-  if (known) return known;
-  const store = new IdentityStore(...prepare(file, settings));
-  opened.set(openedKey(file), store);
-  return store;
+  return opened.once(file, () => new IdentityStore(...prepare(file, settings)));
 }
-
-const openedKey = (file: string): string => `${statSync(file, { throwIfNoEntry: false })?.ino} ${file}`;
 
 function prepareFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -68,7 +52,7 @@ function prepareFolder(folder: string): void {
 
 function prepare(file: string, settings: StoreSettings): [Database.Database, Sealer] {
   try {
-    const database = openDatabase(file);
+    const database = openDatabase(file, format, identitySchema);
     return [database, sealerOf(database, path.join(path.dirname(file), keyFileName), settings.key)];
   } catch (error) {
     if (isHostError(error)) throw error;
@@ -86,20 +70,6 @@ function prepare(file: string, settings: StoreSettings): [Database.Database, Sea
     );
     return prepare(file, settings);
   }
-}
-
-function openDatabase(file: string): Database.Database {
-  claimDatabase(file, format);
-  const database = new (loadedLibsql())(file);
-  database.pragma(`busy_timeout = ${busyMs}`);
-  const [{ user_version: found }] = database.prepare('PRAGMA user_version').all() as [{ user_version: number }];
-  checkVersion(found, format);
-  database.pragma('journal_mode = WAL');
-  database.pragma('synchronous = FULL');
-  database.pragma('cache_size = -256');
-  if (found !== format.version)
-    database.exec(`BEGIN IMMEDIATE; ${identitySchema} PRAGMA user_version = ${format.version}; COMMIT`);
-  return database;
 }
 
 function sealerOf(database: Database.Database, keyFile: string, operator: string | undefined): Sealer {

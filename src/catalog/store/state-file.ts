@@ -6,35 +6,26 @@
  * Invariants: a damaged file, or one of a newer version, is set aside and reported, never overwritten. A busy file, or a folder
  * that others may write to, is an error.
  */
-import { mkdirSync, realpathSync, statSync } from 'node:fs';
+import { mkdirSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
-import { compositeKey } from '../../policy/composite-key.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { pinKey } from '../server-origin.js';
 import { type ApprovalLog, approvalsSchema, approvalsTable } from './approvals-table.js';
-import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
+import { isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
 import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';
-import { loadedLibsql } from './libsql.js';
 import { type ListingsTable, listingsTable } from './listings-table.js';
 import { adoptOldPins } from './old-pins.js';
+import { OpenedFiles, openDatabase } from './open-database.js';
 import { type PinsTable, pinsTable } from './pins-table.js';
 import { rowSetSchema } from './row-sets.js';
 import { marksSchema, marksTable, type ServerMarks } from './server-marks.js';
 import { WriteBehind } from './write-behind.js';
 
 const fileName = 'state.db';
-const schemaVersion = 7;
-const format: OwnFormat = { noun: 'state', version: schemaVersion };
-/** Wait for a lock of another process. It blocks the event loop. */
-const busyMs = 250;
-
-/**
- * Open files, by path and inode. libsql releases descriptors only when its objects are garbage-collected, so a file is opened
- * once per process and stays open.
- */
-const opened = new Map<string, StateFile>();
+const format: OwnFormat = { noun: 'state', version: 7 };
+const opened = new OpenedFiles<StateFile>();
 
 export class StateFile {
   readonly pins: PinsTable;
@@ -68,16 +59,9 @@ export class StateFile {
   static open(folder: string, onProblem: (error: unknown) => void): StateFile {
     makeFolder(folder);
     const file = path.join(realpathSync(folder), fileName);
-    // Look up before opening the file: closing any of its descriptors would release the locks of SQLite.
-    const known = opened.get(keyOf(file));
-    if (known) return known;
-    const state = openOrSetAside(file, onProblem);
-    opened.set(keyOf(file), state);
-    return state;
+    return opened.once(file, () => openOrSetAside(file, onProblem));
   }
 }
-
-const keyOf = (file: string): string => compositeKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
 
 /** A user who can write to the folder could approve any tool. */
 function makeFolder(folder: string): void {
@@ -116,28 +100,10 @@ function whyNot(error: unknown): [what: string, reason: string, hint: string] {
 const unusable = (what: string, reason: string, hint: string, cause: unknown): HostError =>
   new HostError('invalid_spec', `the state in ${fileName} ${what}`, { field: 'stateDir', reason, hint, cause });
 
-function prepare(file: string): Database.Database {
-  claimDatabase(file, format);
-  const database = new (loadedLibsql())(file);
-  database.pragma(`busy_timeout = ${busyMs}`);
-  const [{ user_version: found }] = database.prepare('PRAGMA user_version').all() as [{ user_version: number }];
-  try {
-    checkVersion(found, format);
-  } catch (error) {
-    database.close();
-    throw error;
-  }
-  database.pragma('journal_mode = WAL');
-  database.pragma('synchronous = FULL');
-  // Tables are read once, when a host starts: a larger page cache helps no query.
-  database.pragma('cache_size = -256');
-  // The version is written last: a file that has it has the tables, and writing it again would wait for the disk.
-  if (found !== schemaVersion)
-    database.exec(`
-      BEGIN IMMEDIATE;
-      ${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema} ${marksSchema} ${approvalsSchema}
-      DROP TABLE IF EXISTS manifests;
-      PRAGMA user_version = ${schemaVersion};
-      COMMIT`);
-  return database;
-}
+const prepare = (file: string): Database.Database =>
+  openDatabase(
+    file,
+    format,
+    `${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema} ${marksSchema} ${approvalsSchema}
+     DROP TABLE IF EXISTS manifests;`,
+  );
