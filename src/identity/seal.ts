@@ -5,7 +5,8 @@
  * appears with its whole content and is never replaced.
  */
 import { createCipheriv, createDecipheriv, randomBytes, scryptSync } from 'node:crypto';
-import { closeSync, fstatSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
+import { createOnce } from '../kernel/create-once.js';
 import { HostError } from '../kernel/errors.js';
 
 const keyBytes = 32;
@@ -83,22 +84,7 @@ export function readKeyFile(file: string): Buffer | undefined {
 
 /** Creates the file, or returns the key that another process has just created. */
 export function createKeyFile(file: string): Buffer {
-  const beside = `${file}.${randomBytes(8).toString('hex')}`;
-  const descriptor = openSync(beside, 'wx', 0o600);
-  try {
-    try {
-      writeSync(descriptor, `${randomBytes(keyBytes).toString('base64')}\n`);
-      fsyncSync(descriptor);
-    } finally {
-      closeSync(descriptor);
-    }
-    // Unlike a rename, a link fails if the name is taken: the first process decides.
-    linkSync(beside, file);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  } finally {
-    rmSync(beside, { force: true });
-  }
+  createOnce(file, `${randomBytes(keyBytes).toString('base64')}\n`);
   const key = readKeyFile(file);
   if (!key) throw locked('was removed', 'try again');
   return key;

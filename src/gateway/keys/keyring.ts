@@ -7,25 +7,13 @@
  * The principal of the local key is the embedder.
  */
 
-import {
-  closeSync,
-  constants,
-  copyFileSync,
-  fstatSync,
-  fsyncSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  unlinkSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, constants, fstatSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { digestOf, isClientKey, type Keys, newKey } from '../../config/keys.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
+import { createOnce } from '../../kernel/create-once.js';
 import { HostError } from '../../kernel/errors.js';
-import { newId } from '../../kernel/random.js';
 import { embedder, type Principal } from '../../policy/operation.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
@@ -194,44 +182,12 @@ function mustBePrivate(file: string, descriptor: number): void {
     throw unusable(file, 'can be read by others', `chmod 600 ${file}, or remove it if another user may have read it`);
 }
 
-/** False: another process created the file first. A link makes the file appear complete, so no reader sees half a key. */
+/** False: another process created the file first. */
 function create(file: string, key: string): boolean {
-  const draft = `${file}.${newId()}`;
   try {
-    write(draft, key);
-    try {
-      // Not a rename, which would replace a key that another process has created since.
-      linkSync(draft, file);
-    } catch (error) {
-      if (codeOf(error) === 'EEXIST') return false;
-      // Some file systems do not support hard links.
-      copyFileSync(draft, file, constants.COPYFILE_EXCL);
-    }
-    return true;
+    return createOnce(file, `${key}\n`);
   } catch (cause) {
-    if (codeOf(cause) === 'EEXIST') return false;
     throw unusable(file, 'cannot be created', 'let Hostler write to its data directory', cause);
-  } finally {
-    remove(draft);
-  }
-}
-
-function write(file: string, key: string): void {
-  const { O_CREAT, O_EXCL, O_WRONLY, O_NOFOLLOW } = constants;
-  const descriptor = openSync(file, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW, 0o600);
-  try {
-    writeSync(descriptor, `${key}\n`);
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function remove(file: string): void {
-  try {
-    unlinkSync(file);
-  } catch {
-    // The file was never created.
   }
 }
 
