@@ -1,4 +1,5 @@
 /** When a token is refreshed, and when a failed refresh is tried again. Pure. */
+import { backoffMs } from '../kernel/backoff.js';
 import type { Random } from '../kernel/random.js';
 
 const shortLifetimeMs = 120_000;
@@ -19,6 +20,6 @@ export function refreshAtMs(issuedMs: number, expiresMs: number | undefined, ran
 
 /** `failures`: number of failures in a row, the new one included. */
 export function retryDelayMs(failures: number, retryAfterMs: number | undefined, random: Random): number {
-  const delayMs = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(failures - 1, 20));
+  const delayMs = backoffMs(retryMsMin, failures - 1, retryMsMax);
   return Math.max(retryAfterMs ?? 0, delayMs * (0.8 + 0.4 * random()));
 }
