@@ -1,5 +1,5 @@
 /** `hostler auth`: lists the logins of this user, or shows that of one server. Reads the store; no running Hostler is needed. */
-import type { GrantRow } from '../identity/grant-row.js';
+import { type GrantRow, shownFacts, timeOf } from '../identity/grant-row.js';
 import { identityPlace } from '../identity/identity-place.js';
 import { HostError } from '../kernel/errors.js';
 import { type Command, jsonOption } from './command.js';
@@ -48,16 +48,12 @@ async function configured(args: Parameters<Command['run']>[0]): Promise<RemoteSe
 const namesOf = (row: GrantRow, used: ReadonlyMap<string, GrantRow | undefined>): string[] =>
   [...used].filter(([, found]) => found?.id === row.id).map(([name]) => name);
 
-/** Every member is listed: a token must never be shown by accident. */
 function entryOf(row: GrantRow, servers: readonly string[], urls: readonly string[]) {
-  const { resource, issuer, clientId, account, state, reason, scopes, wanted, expiresMs, facts } = row;
-  const time = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString());
+  const { account, state, reason, wanted, facts } = row;
   return {
-    ...{ servers, urls, resource, issuer, clientId, account, state, reason, scopes, wanted, grant: facts.grantType },
-    ...{ registration: facts.way, identity: facts.identity, expiresAt: time(expiresMs), loginAt: time(facts.loginMs) },
-    refreshedAt: time(facts.refreshedMs),
+    ...{ servers, urls, account, state, reason, wanted, grant: facts.grantType, ...shownFacts(row) },
+    ...{ loginAt: timeOf(facts.loginMs), refreshedAt: timeOf(facts.refreshedMs) },
     renewable: row.refreshToken !== undefined || facts.grantType === 'client_credentials',
-    lastError: facts.lastError && { reason: facts.lastError.reason, at: time(facts.lastError.atMs) },
   };
 }
 

@@ -74,3 +74,14 @@ export function canonicalUrl(text: string): string {
   url.hash = '';
   return url.pathname === '/' && url.search === '' ? url.href.slice(0, -1) : url.href;
 }
+
+/** ISO 8601. */
+export const timeOf = (atMs: number | undefined): string | undefined =>
+  atMs === undefined ? undefined : new Date(atMs).toISOString();
+
+/** What people may see of a grant. Each member is named: a token must never be shown by accident. */
+export const shownFacts = ({ issuer, resource, clientId, scopes, expiresMs, facts }: GrantRow) => ({
+  ...{ issuer, resource, clientId, scopes, registration: facts.way, identity: facts.identity },
+  expiresAt: timeOf(expiresMs),
+  lastError: facts.lastError && { reason: facts.lastError.reason, at: new Date(facts.lastError.atMs).toISOString() },
+});

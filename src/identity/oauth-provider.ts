@@ -15,7 +15,7 @@ import type { AuthAdvice, AuthDescription, AuthProvider, RecoverContext } from '
 import type { AuthToken } from '../transports/http/auth-token.js';
 import { bearerChallenge, missingScopes, scopesOf } from '../transports/http/challenges.js';
 import type { Grant } from './grant.js';
-import type { GrantRow } from './grant-row.js';
+import { type GrantRow, shownFacts, timeOf } from './grant-row.js';
 import { clientRefused, noTokenNow, ofServer } from './identity-errors.js';
 
 const stepUpsMax = 2;
@@ -338,30 +338,19 @@ export class OAuthProvider implements AuthProvider {
               ? 'step_up'
               : 'granted';
     const next = this.#needsLogin || state === 'dead' || state === 'step_up' ? this.#loginHint() : undefined;
-    const time = (atMs: number | undefined) => (atMs === undefined ? undefined : new Date(atMs).toISOString());
     return {
       state,
       needsLogin: next !== undefined,
       grant: this.#auth.grant === 'client_credentials' ? 'client_credentials' : 'code',
       refreshes: { ...this.#refreshes },
       ...(row && {
-        issuer: row.issuer,
-        resource: row.resource,
+        ...shownFacts(row),
         resourceMetadata: row.facts.resourceMetadata,
-        registration: row.facts.way,
-        clientId: row.clientId,
-        identity: row.facts.identity,
-        scopes: row.scopes,
         wanted: state === 'step_up' ? row.wanted : undefined,
-        expiresAt: time(row.expiresMs),
-        refreshAt: time(grant?.refreshAtMs),
-        lastRefreshAt: time(row.facts.refreshedMs),
-        lastError: row.facts.lastError && {
-          reason: row.facts.lastError.reason,
-          at: time(row.facts.lastError.atMs) ?? '',
-        },
+        refreshAt: timeOf(grant?.refreshAtMs),
+        lastRefreshAt: timeOf(row.facts.refreshedMs),
       }),
-      ...(locked && { lastError: { reason: 'store_locked', at: time(this.#parts.clock.date().getTime()) ?? '' } }),
+      ...(locked && { lastError: { reason: 'store_locked', at: this.#parts.clock.date().toISOString() } }),
       next: locked?.hint ?? next,
     };
   }
