@@ -40,3 +40,7 @@ export const lateAnswer = (server: string, isSent: boolean): HostError =>
     ...{ server, reason: 'metadata_unreachable', execution: isSent ? 'uncertain' : 'not_executed' },
     hint: 'check that this machine can reach the authorization server, then try again',
   });
+
+/** Nothing was changed, and servers without a login are served all the same. */
+export const storeLocked = (what: string, hint: string, cause?: unknown): HostError =>
+  new HostError('invalid_spec', `identity.db ${what}`, { field: 'identity', reason: 'store_locked', hint, cause });

@@ -12,6 +12,7 @@ import { OpenedFiles, openDatabase } from '../catalog/store/open-database.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
+import { storeLocked } from './identity-errors.js';
 import { IdentityStore, identitySchema } from './identity-store.js';
 import { createKeyFile, createSealer, operatorKey, readKeyFile, type Sealer } from './seal.js';
 
@@ -47,7 +48,7 @@ function prepareFolder(folder: string): void {
   requireTrusted(folder);
   if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
   if (networkFileSystems.has(statfsSync(folder).type))
-    throw locked('is on a network file system', 'set identity.dir to a folder on a local disk');
+    throw storeLocked('is on a network file system', 'set identity.dir to a folder on a local disk');
 }
 
 function prepare(file: string, settings: StoreSettings): [Database.Database, Sealer] {
@@ -57,7 +58,11 @@ function prepare(file: string, settings: StoreSettings): [Database.Database, Sea
   } catch (error) {
     if (isHostError(error)) throw error;
     if (error instanceof NewerFormat)
-      throw locked('was written by a newer Hostler', 'use that version, or set identity.dir to another folder', error);
+      throw storeLocked(
+        'was written by a newer Hostler',
+        'use that version, or set identity.dir to another folder',
+        error,
+      );
     if (!isDamage(error)) throw unusableStore(error);
     const aside = path.basename(setAside(file));
     settings.onProblem(
@@ -87,12 +92,12 @@ function sealerOf(database: Database.Database, keyFile: string, operator: string
     operator === undefined
       ? (readKeyFile(keyFile) ?? (proven ? undefined : createKeyFile(keyFile)))
       : operatorKey(operator, salt);
-  if (!key) throw locked('has no key', `restore ${keyFile}, or set identity.key if the key came from there`);
+  if (!key) throw storeLocked('has no key', `restore ${keyFile}, or set identity.key if the key came from there`);
   const sealer = createSealer(key);
   if (!proven) write('proof', sealer.seal(proofText, proof));
   const found = read('proof');
   if (!found || sealer.open(found, proof) !== proofText)
-    throw locked(
+    throw storeLocked(
       'was sealed with another key',
       'set identity.key to the key of this store, or remove it if a key file is used',
     );
@@ -115,12 +120,8 @@ export async function storePatiently<T>(clock: Clock, change: () => T): Promise<
 const isBusy = (error: unknown): boolean => sqliteCode(error).startsWith('SQLITE_BUSY');
 
 const unusableStore = (cause: unknown): HostError =>
-  locked(isBusy(cause) ? 'is in use' : 'cannot be used', 'check that Hostler may write to it, then try again', cause);
-
-const locked = (what: string, hint: string, cause?: unknown): HostError =>
-  new HostError('invalid_spec', `${identityFileName} ${what}`, {
-    field: 'identity',
-    reason: 'store_locked',
-    hint,
-    ...(cause === undefined ? {} : { cause }),
-  });
+  storeLocked(
+    isBusy(cause) ? 'is in use' : 'cannot be used',
+    'check that Hostler may write to it, then try again',
+    cause,
+  );

@@ -8,6 +8,7 @@ import { createCipheriv, createDecipheriv, randomBytes, scryptSync } from 'node:
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { createOnce } from '../kernel/create-once.js';
 import { HostError } from '../kernel/errors.js';
+import { storeLocked } from './identity-errors.js';
 
 const keyBytes = 32;
 const nonceBytes = 12;
@@ -70,12 +71,14 @@ export function readKeyFile(file: string): Buffer | undefined {
     descriptor = openSync(file, 'r');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw locked('cannot be read', 'allow Hostler to read it', error);
+    throw storeLocked('has a key file that cannot be read', `allow Hostler to read ${file}`, error);
   }
   try {
-    if ((fstatSync(descriptor).mode & 0o077) !== 0) throw locked('can be read by other users', `chmod 600 ${file}`);
+    if ((fstatSync(descriptor).mode & 0o077) !== 0)
+      throw storeLocked('has a key file that other users can read', `chmod 600 ${file}`);
     const text = readFileSync(descriptor, 'utf8').trim();
-    if (!keyText.test(text)) throw locked('is not a key', 'restore it from a backup, or remove it with identity.db');
+    if (!keyText.test(text))
+      throw storeLocked('has a key file that holds no key', 'restore it from a backup, or remove it with identity.db');
     return Buffer.from(text, 'base64');
   } finally {
     closeSync(descriptor);
@@ -86,14 +89,6 @@ export function readKeyFile(file: string): Buffer | undefined {
 export function createKeyFile(file: string): Buffer {
   createOnce(file, `${randomBytes(keyBytes).toString('base64')}\n`);
   const key = readKeyFile(file);
-  if (!key) throw locked('was removed', 'try again');
+  if (!key) throw storeLocked('has a key file that was just removed', 'try again');
   return key;
 }
-
-const locked = (what: string, hint: string, cause?: unknown): HostError =>
-  new HostError('invalid_spec', `the key file of identity.db ${what}`, {
-    field: 'identity.key',
-    reason: 'store_locked',
-    hint,
-    ...(cause === undefined ? {} : { cause }),
-  });
