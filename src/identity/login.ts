@@ -13,9 +13,9 @@ import type { Redactor } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
 import { type Callback, openCallback } from './callback.js';
-import { type Discovered, discover } from './discovery.js';
+import { type AuthorizationServer, type Discovered, discover } from './discovery.js';
 import type { GrantRow } from './grant-row.js';
-import type { IdentityStore } from './identity-store.js';
+import type { ClientRow, IdentityStore } from './identity-store.js';
 import { loginRefused } from './login-errors.js';
 import { type LoginEvent, type LoginState, step } from './login-state.js';
 import type { OAuthHttp } from './oauth-http.js';
@@ -187,14 +187,15 @@ class Login {
   }
 
   async #prepare(found: Discovered & { readonly challenged: readonly string[] }): Promise<Plan> {
-    const { server, store, auth, clock, isFresh = false, port: wantedPort, redactor, http } = this.#options;
+    const { server, store, auth, clock, isFresh = false, port: wantedPort } = this.#options;
     const { as } = found;
     if ((this.#options.issuer ?? auth.issuer) === undefined) checkLoginPage(server, as);
     const scopes = this.#scopes(found);
     // A login page that refuses the metadata document would refuse it again.
     const isRegistered = this.#before?.facts.way === 'registered' && this.#before.issuer === as.issuer;
     const way = registrationWay(as, auth, isFresh || isRegistered);
-    if (way === 'configured') configuredClient(server, as, auth);
+    // Refused before a port is opened.
+    const given = way === 'configured' ? configuredClient(server, as, auth) : undefined;
     const { host = '127.0.0.1', port = 0, path = '/callback' } = auth.redirect ?? {};
     const fixed = wantedPort ?? port;
     const isUsable = (redirect: string) => {
@@ -205,27 +206,36 @@ class Login {
     };
     const known =
       way === 'registered' && !isFresh ? store.findClient(as.issuer, clock.date().getTime(), isUsable) : undefined;
-    const bound = await this.#bind(host, fixed, path, known?.redirect);
-    if (known && bound.redirectUri === known.redirect)
-      return this.#plan(found, scopes, { ...known, way: 'registered' });
-    if (way === 'configured') return this.#plan(found, scopes, configuredClient(server, as, auth));
-    if (way === 'metadata_document') return this.#plan(found, scopes, metadataClient(auth));
-    if (way === 'none') throw clientNeeded(server, as, bound.redirectUri);
+    const bind = (name: typeof host, remembered?: string) => this.#bind(name, fixed, path, remembered);
+    const { redirectUri } = await bind(host, known?.redirect);
+    if (way === 'none') throw clientNeeded(server, as, redirectUri);
+    const client =
+      given ??
+      (way === 'metadata_document'
+        ? metadataClient(auth)
+        : { ...(known?.redirect === redirectUri ? known : await this.#register(as, redirectUri, bind)), way });
+    const secret = () => randomBytes(32).toString('base64url');
+    return { found, scopes, client, callback: this.#callback as Callback, state: secret(), verifier: secret() };
+  }
+
+  async #register(
+    as: AuthorizationServer,
+    redirectUri: string,
+    bind: (host: 'localhost') => Promise<Callback>,
+  ): Promise<ClientRow> {
+    const { server, store, clock, redactor, http } = this.#options;
     const register = (redirect: string) =>
       registerClient({ server, as, redirect, http, clock, redact: redactor.redact });
-    let client = await register(bound.redirectUri).catch((error: unknown) => {
+    const client = await register(redirectUri).catch(async (error: unknown) => {
       // Some authorization servers know only the name.
-      if (!isHostError(error) || error.details.httpStatus !== 400 || host !== '127.0.0.1') throw error;
-      return undefined;
-    });
-    if (!client) {
+      const isRefused = isHostError(error) && error.details.httpStatus === 400;
+      if (!isRefused || new URL(redirectUri).hostname !== '127.0.0.1') throw error;
       this.#callback?.close();
-      client = await register((await this.#bind('localhost', fixed, path, undefined)).redirectUri);
-    }
-    const registered = client;
-    if (registered.secret !== undefined) redactor.know(registered.secret);
-    await storePatiently(clock, () => store.saveClient(registered));
-    return this.#plan(found, scopes, { ...registered, way: 'registered' });
+      return register((await bind('localhost')).redirectUri);
+    });
+    if (client.secret !== undefined) redactor.know(client.secret);
+    await storePatiently(clock, () => store.saveClient(client));
+    return client;
   }
 
   /** The configured port, else the port of the registration, else any. */
@@ -248,12 +258,6 @@ class Login {
     // The login was cancelled meanwhile, so nothing else would close it.
     if (this.#state.kind === 'refused') this.#callback.close();
     return this.#callback;
-  }
-
-  #plan(found: Discovered, scopes: readonly string[], client: ChosenClient): Plan {
-    const callback = this.#callback as Callback;
-    const secret = () => randomBytes(32).toString('base64url');
-    return { found, scopes, client, callback, state: secret(), verifier: secret() };
   }
 
   /**
@@ -279,7 +283,8 @@ class Login {
     const { server, auth, clock, timeoutMs, ui } = this.#options;
     const { found, client, callback, state, verifier, scopes } = plan;
     const { as, resource } = found;
-    const url = checkedUrl(server, as.authorization_endpoint);
+    if (as.authorization_endpoint === undefined) throw loginRefused(server, 'metadata_invalid', ': no login page');
+    const url = new URL(checkedBrowserUrl(server, as.authorization_endpoint));
     const params = {
       ...auth.authorizeParams,
       response_type: 'code',
@@ -363,11 +368,6 @@ class Login {
     if (isGone && client.way === 'registered') store.clientGone(issuer, client.clientId);
     return loginRefused(server, isGone ? 'client_gone' : 'login_failed', ` (${answer.error})`);
   }
-}
-
-function checkedUrl(server: string, endpoint: string | undefined): URL {
-  if (endpoint === undefined) throw loginRefused(server, 'metadata_invalid', ': no login page');
-  return new URL(checkedBrowserUrl(server, endpoint));
 }
 
 /** Only for people: a token that cannot be read, or is for another client, names no account. */
