@@ -6,7 +6,7 @@
  */
 import type { ClientAuth } from 'oauth4webapi';
 import { HostError } from '../kernel/errors.js';
-import { headerText, type ResponseHeaders } from '../transports/http/headers.js';
+import { headerText } from '../transports/http/headers.js';
 import { parseRetryAfter } from '../transports/http/http-errors.js';
 import type { WholeAnswer } from '../transports/http/whole-exchange.js';
 import type { ClientAuthMethod } from './grant-row.js';
@@ -71,8 +71,6 @@ type RefusalWord = (typeof words)[number] | 'other';
 /** The authorization server refused the client, which says nothing about the grant. */
 export const isClientRefusal = (answer: TokenAnswer): boolean =>
   answer.kind === 'refused' && (answer.error === 'invalid_client' || answer.error === 'unauthorized_client');
-
-const refusalWord = (value: unknown): RefusalWord => words.find((word) => word === value) ?? 'other';
 
 export async function requestToken(http: OAuthHttp, request: TokenRequest, now: Date): Promise<TokenAnswer> {
   const { tokenEndpoint, grantType, params } = request;
@@ -154,11 +152,12 @@ export function readTokenAnswer({ status, headers, body }: WholeAnswer, now: Dat
   const hasToken = isToken(json?.access_token) || isToken(json?.refresh_token);
   // GitHub refuses with status 200.
   const isRefusal = status === 400 || status === 401 || (status === 200 && !hasToken && json?.error !== undefined);
-  if (json && isRefusal) return { kind: 'refused', error: refusalWord(json.error) };
+  if (json && isRefusal) return { kind: 'refused', error: words.find((word) => word === json.error) ?? 'other' };
   if (json && status === 200) return tokensOf(json);
   // Most of these come from a proxy. An answer of 200 that is no JSON may have used the refresh token.
   const isSent = status === 200 || status >= 500;
-  return { kind: 'unavailable', reason: `status_${status}`, isSent, retryAfterMs: retryAfterOf(headers, now) };
+  const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), now);
+  return { kind: 'unavailable', reason: `status_${status}`, isSent, retryAfterMs };
 }
 
 function tokensOf(json: Readonly<Record<string, unknown>>): TokenAnswer {
@@ -178,9 +177,6 @@ function tokensOf(json: Readonly<Record<string, unknown>>): TokenAnswer {
 
 const isToken = (value: unknown): value is string =>
   typeof value === 'string' && value.length <= tokenCharsMax && /^[\x21-\x7e]+$/.test(value);
-
-const retryAfterOf = (headers: ResponseHeaders, now: Date): number | undefined =>
-  parseRetryAfter(headerText(headers, 'retry-after'), now);
 
 export function objectOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
   try {
