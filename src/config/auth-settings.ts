@@ -4,16 +4,14 @@
  * Extra parameters never replace one that Hostler sets.
  */
 import * as z from 'zod/mini';
-import { isLoopback } from './values.js';
+import { isSecure } from './values.js';
 
 const text = (max: number) => z.string().check(z.minLength(1, 'must not be empty'), z.maxLength(max, 'is too long'));
 
-const isSecureUrl = (value: string): boolean => {
-  if (!URL.canParse(value)) return false;
-  const { protocol, hostname, username, password } = new URL(value);
-  return (
-    (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname))) && username === '' && password === ''
-  );
+const isSecureUrl = (text: string): boolean => {
+  if (!URL.canParse(text)) return false;
+  const url = new URL(text);
+  return isSecure(url) && url.username === '' && url.password === '';
 };
 const secureUrl = z.string().check(z.refine(isSecureUrl, 'must be an https URL (http only on loopback)'));
 

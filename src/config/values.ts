@@ -23,6 +23,10 @@ export function parseDuration(input: unknown, field: string): number {
 export const isLoopback = (host: string): boolean =>
   /^(?:127(?:\.\d{1,3}){3}|::1|\[::1\]|localhost)$/i.test(host) || /^(?:::ffff:127(?:\.\d{1,3}){3})$/i.test(host);
 
+/** https, or http on this machine. */
+export const isSecure = ({ protocol, hostname }: URL): boolean =>
+  protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
+
 /** A worker's name is part of NATS subjects, where a dot would separate two. */
 export const workerPattern = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 /** Without dashes, so that `worker-epoch` has one reading. */

@@ -4,7 +4,7 @@
  * Invariants: https, or http on loopback. A URL that a server named leads to the public internet, to an origin that the operator
  * wrote, or to loopback if the server is there. No redirect is followed here. Time and size are bounded.
  */
-import { isLoopback } from '../config/values.js';
+import { isLoopback, isSecure } from '../config/values.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
@@ -49,7 +49,7 @@ export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
     const policy = trusted.has(origin) ? 'any' : named;
     const url = checkUrl(request.url, policy, server);
     if (url instanceof HostError) throw url;
-    if (url.protocol !== 'https:' && !isLoopback(url.hostname))
+    if (!isSecure(url))
       throw refusal(
         server,
         'address_refused',

@@ -4,7 +4,7 @@
  * an option nor a command can come from an authorization server.
  */
 import { spawn } from 'node:child_process';
-import { isLoopback } from '../config/values.js';
+import { isSecure } from '../config/values.js';
 import { refusal } from './identity-errors.js';
 
 const urlCharsMax = 8 * 1024;
@@ -12,9 +12,9 @@ const urlCharsMax = 8 * 1024;
 /** Returns the URL as the parser writes it. Throws if it must be neither opened nor shown. */
 export function checkedBrowserUrl(server: string, text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isWeb = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.hostname));
   const isPlain = url?.username === '' && url.password === '' && /^[\x21-\x7e]+$/.test(url.href);
-  if (url && isWeb && isPlain && !/[\x00-\x20\x7f]/.test(text) && url.href.length <= urlCharsMax) return url.href;
+  if (url && isSecure(url) && isPlain && !/[\x00-\x20\x7f]/.test(text) && url.href.length <= urlCharsMax)
+    return url.href;
   const hint = 'tell the operator of the server; nothing was opened';
   throw refusal(server, 'metadata_invalid', 'the address of its login page is not a usable https URL', hint);
 }
