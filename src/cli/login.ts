@@ -4,6 +4,7 @@
  * Not here: the login itself (identity/login.ts).
  */
 import { createInterface } from 'node:readline';
+import { tokenHeaderOf } from '../config/server-spec.js';
 import { parseDuration } from '../config/values.js';
 import { type LoginResult, type LoginUi, login as logIn } from '../identity/login.js';
 import { mayOpenBrowser, openBrowser } from '../identity/open-browser.js';
@@ -80,7 +81,7 @@ async function runLogin(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<numbe
 
 /** The login would be stored and never used. */
 function refuseUnused({ name, auth: { grant }, spec }: RemoteServer): void {
-  const header = Object.keys(spec.headers).find((each) => each.toLowerCase() === 'authorization');
+  const header = tokenHeaderOf(spec);
   if (grant === 'client_credentials')
     throw usageError(
       login,

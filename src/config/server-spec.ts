@@ -139,10 +139,14 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
 /** A configured header would replace the token of every login. */
 function refuseTwoTokens(spec: ConfiguredServerSpec): void {
   if (isStdio(spec) || spec.auth === undefined || spec.auth.grant === 'none') return;
-  const header = Object.keys(spec.headers).find((each) => each.toLowerCase() === 'authorization');
+  const header = tokenHeaderOf(spec);
   if (header === undefined) return;
   throw invalid(`headers.${header}`, 'cannot be used together with auth: remove it, or set auth.grant to "none"');
 }
+
+/** The header that takes the place of a login, as it is written. */
+export const tokenHeaderOf = ({ headers }: HttpServerSpec): string | undefined =>
+  Object.keys(headers).find((name) => name.toLowerCase() === 'authorization');
 
 function freeze<T extends object>(spec: T): T {
   for (const value of Object.values(spec)) if (typeof value === 'object' && value !== null) freeze(value);

@@ -13,7 +13,7 @@ import type { AuthSettings } from '../config/auth-settings.js';
 import { authEntry } from '../config/auth-settings.js';
 import type { SecretValues } from '../config/secrets/secret-values.js';
 import type { ServerDefinition } from '../config/server-definition.js';
-import { isAttached, isStdio } from '../config/server-spec.js';
+import { isAttached, isStdio, tokenHeaderOf } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
@@ -95,16 +95,11 @@ export class Identity {
   /** Undefined: this server has a token of its own, or none. */
   providerFor({ name: server, spec }: ServerDefinition): AuthProvider | undefined {
     if (isStdio(spec) || isAttached(spec) || this.#options.folder === undefined) return undefined;
-    const { auth = noAuth, url, headers } = spec;
-    const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === 'authorization');
-    if (auth.grant === 'none' || hasHeader) return undefined;
+    const { auth = noAuth, url } = spec;
+    if (auth.grant === 'none' || tokenHeaderOf(spec) !== undefined) return undefined;
     const { clock, random, env } = this.#options;
-    const target: Target = {
-      server,
-      url,
-      auth,
-      http: createOAuthHttp({ server, clock, random, url, issuer: auth.issuer, env }),
-    };
+    const http = createOAuthHttp({ server, clock, random, url, issuer: auth.issuer, env });
+    const target: Target = { server, url, auth, http };
     const provider: OAuthProvider = new OAuthProvider(server, auth, {
       clock,
       find: () => this.#find(target),
