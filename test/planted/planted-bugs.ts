@@ -291,7 +291,13 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'the list of a new session waits for the hung one of the old session',
-    edits: [{ file: 'src/catalog/list-reader.ts', find: `    this.#running?.abort();\n`, replace: '' }],
+    edits: [
+      {
+        file: 'src/catalog/list-reader.ts',
+        find: `    this.#running?.abort();\n    void this.read();\n`,
+        replace: `    void this.read();\n`,
+      },
+    ],
     tests: ['src/catalog/list-reader.test.ts', 'test/simulation/recovery-simulation.test.ts'],
   },
   {
