@@ -11,7 +11,7 @@ import { isRedrawn, LiveBlock } from './output/live-block.js';
 import { ago, counted, formatDuration, printJson, printLines } from './output/print.js';
 import { approvalLines, serverLines, statusTable, totalsLine } from './output/status-table.js';
 import { type Line, screenOf, span } from './output/styled.js';
-import { waitingText } from './output/trust-text.js';
+import { waitingText } from './output/waiting-text.js';
 
 const noteChars = 400;
 

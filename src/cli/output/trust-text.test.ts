@@ -4,7 +4,8 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { PlaceholderFiles } from '../../config/placeholders.js';
 import { partsOf } from '../trust/config-parts.js';
-import { trustText, waitingText } from './trust-text.js';
+import { trustText } from './trust-text.js';
+import { waitingText } from './waiting-text.js';
 
 const text = (config: unknown, more: object = {}) =>
   trustText({

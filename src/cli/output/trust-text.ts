@@ -112,13 +112,3 @@ function shown(text: string, isProgram = false): string {
   const line = neutralise(clean.slice(0, valueChars)).replaceAll('\n', '\\n').replaceAll('\t', '\\t');
   return cut > 0 ? `${line} [${cut} more characters: look at the file]` : line;
 }
-
-const partsListed = 20;
-
-export const waitingText = (parts: readonly string[]): string => `waits for hostler trust: ${partsText(parts)}`;
-
-/** Bounded, because a file may have thousands of parts. */
-export function partsText(parts: readonly string[]): string {
-  const more = parts.length - partsListed;
-  return `${parts.slice(0, partsListed).join(', ')}${more > 0 ? `, and ${more} more` : ''}`;
-}

@@ -7,7 +7,8 @@ import type { Readable, Writable } from 'node:stream';
 import { systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { isForeign, ownerText, partsText, trustText } from '../output/trust-text.js';
+import { isForeign, ownerText, trustText } from '../output/trust-text.js';
+import { partsText } from '../output/waiting-text.js';
 import { type AskTrust, type Reading, trustStoreOf } from './trusted-source.js';
 import { pathOf } from './unconfirmed-changes.js';
 

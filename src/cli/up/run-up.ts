@@ -32,7 +32,7 @@ import { createOperations } from '../control/operations.js';
 import { EXIT, exitCodeOf } from '../exit-codes.js';
 import { brokerLines } from '../output/broker-event-line.js';
 import { LevelLog } from '../output/stderr-log.js';
-import { waitingText } from '../output/trust-text.js';
+import { waitingText } from '../output/waiting-text.js';
 import { hostLogPath } from '../process/host-address.js';
 import type { EndReason } from '../relay/relay-state.js';
 import { askTrust } from '../trust/ask-trust.js';
