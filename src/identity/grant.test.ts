@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
+import { rmSync } from 'node:fs';
 import { afterEach, describe, expect, test } from 'vitest';
+import { memoryFolder } from '../../test/memory-folder.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { type Random, seededRandom } from '../kernel/random.js';
 import { Grant, type GrantParts } from './grant.js';
@@ -40,7 +39,7 @@ function setup(
   isOwn = false,
   way: RegistrationWay = 'registered',
 ) {
-  const folder = mkdtempSync(path.join(tmpdir(), 'hostler-grant-'));
+  const folder = memoryFolder('hostler-grant-');
   folders.push(folder);
   const clock = new FakeClock();
   const store = openStore({ folder, onProblem: () => {} });

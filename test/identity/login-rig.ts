@@ -1,6 +1,5 @@
-/** A store in a temporary folder, and logins in this process at the hostile authorization server. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+/** A store in a folder of its own, and logins in this process at the hostile authorization server. */
+import { rmSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
 import { loadedLibsql } from '../../src/catalog/store/libsql.js';
@@ -14,6 +13,7 @@ import { isHostError } from '../../src/kernel/errors.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { createRedactor } from '../../src/kernel/redact.js';
 import { logIn } from '../fixtures/identity/browser.js';
+import { memoryFolder } from '../memory-folder.js';
 
 export interface Shown {
   readonly url: URL;
@@ -31,7 +31,7 @@ export type RigLogin = Partial<Omit<LoginOptions, 'auth'>> & {
 };
 
 export class LoginRig {
-  readonly folder = mkdtempSync(path.join(tmpdir(), 'hostler-login-'));
+  readonly folder = memoryFolder('hostler-login-');
   readonly store: IdentityStore = openStore({ folder: this.folder, onProblem: () => {} });
   readonly shown: Shown[] = [];
   readonly asked: string[] = [];
