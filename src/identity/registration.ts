@@ -134,7 +134,7 @@ export async function registerClient({
   function refused(): HostError {
     const quoted = neutraliseLine(redact(answer.toString('utf8')), answerCharsShown);
     const text = `its authorization server refused to register Hostler (${status}): ${quoted}`;
-    return refusal(server, 'registration_refused', text, createHint(redirect)).with({ httpStatus: status });
+    return refusal(server, 'registration_refused', text, createHint(as.issuer, redirect)).with({ httpStatus: status });
   }
 }
 
@@ -143,12 +143,12 @@ export const clientNeeded = (server: string, as: AuthorizationServer, redirect: 
   notExecuted(
     'invalid_spec',
     `server '${server}': its authorization server ${as.issuer} does not register clients by itself`,
-    `${createHint(redirect)}; "issuer" is ${as.issuer}`,
+    createHint(as.issuer, redirect),
     { server, field: 'auth.clientId', reason: 'client_needed' },
   );
 
-function createHint(redirect: string): string {
-  const entry = `"auth": {"issuer": "…", "clientId": "…", "redirect": {"port": ${new URL(redirect).port || 80}}}`;
+function createHint(issuer: string, redirect: string): string {
+  const entry = `"auth": {"issuer": "${issuer}", "clientId": "…", "redirect": {"port": ${new URL(redirect).port || 80}}}`;
   return `create an OAuth client there with the redirect URI ${redirect}, then write ${entry} in the server's entry`;
 }
 

@@ -101,6 +101,10 @@ describe.each(eras)('AC-A1 AC-A5 in the era %s', (era) => {
       details: { reason: isBare ? 'registration_refused' : 'client_needed' },
       hint: expect.stringMatching(/redirect URI http:\/\/127\.0\.0\.1:\d+\/callback/),
     });
+    // The entry to paste.
+    const { hint } = error as { hint: string };
+    const entry = JSON.parse(`{${/"auth": .*\}\}/.exec(hint)?.[0]}}`) as { auth: { issuer: string } };
+    expect(entry.auth.issuer).toBe(as.issuer);
     expect([rig.shown, as.tokenRequests()]).toEqual([[], []]);
   });
 });
