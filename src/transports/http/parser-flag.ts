@@ -2,7 +2,7 @@
  * The V8 flag under which the HTTP parser of undici, which is WebAssembly, is not optimised. V8 needs 45 MB for a moment to do it,
  * and the allocator keeps some of it. Without that, RSS after a load of HTTP is 4 MB less, at the same CPU per call.
  * Invariant: a start without HTTP servers does not set it. Under other flags V8 rejects the code caches of Hostler and of Node's own
- * modules, and a start takes 10 to 15 % more CPU (Node 20 to 24).
+ * modules, and a start takes 10 to 16 % more CPU (Node 20 to 24).
  */
 import { setFlagsFromString } from 'node:v8';
 
