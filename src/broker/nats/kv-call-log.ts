@@ -28,10 +28,7 @@ export interface KvCallLogOptions {
 }
 
 /** What `finish` writes. It becomes an error if there is no room. `body`: where a large reply is. */
-interface Ending extends Pick<CallOutcome, 'state' | 'reply'> {
-  readonly write: string;
-  readonly body: StoredRow['body'];
-}
+type Ending = Pick<CallOutcome, 'state' | 'reply'> & Pick<StoredRow, 'write' | 'body'>;
 
 /** Larger replies are in the stream of bodies: a bucket does not give back the room of large rows soon. */
 const inlineBytes = 64 * 1024;
@@ -333,7 +330,7 @@ export class KvCallLog implements CallLog {
       await this.#store.checked().catch(() => {});
       if (this.#store.id.checking || this.storeId !== storeId) return;
       const some = sequences.slice(at, at + removalsAtOnce);
-      await Promise.allSettled(some.map((seq) => this.#store.remove(streamOf(bucket), seq)));
+      await Promise.allSettled(some.map((seq) => this.#store.removeRow(bucket, seq)));
     }
   }
 

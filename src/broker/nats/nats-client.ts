@@ -94,11 +94,10 @@ export function connectError(error: unknown): HostError {
     const hint = 'check the certificate of the NATS server, and NODE_EXTRA_CA_CERTS for a private authority';
     return notExecuted('connect_failed', 'NATS: the TLS handshake failed', hint, { reason: 'tls', cause: error });
   }
+  const hint = 'check that nats-server runs at this address';
   const facts = { reason: 'unreachable', cause: error };
-  return notExecuted('connect_failed', 'the NATS server cannot be reached', unreachableHint, facts);
+  return notExecuted('connect_failed', 'the NATS server cannot be reached', hint, facts);
 }
-
-const unreachableHint = 'check that nats-server runs at this address';
 
 /** Why a connection ended. */
 export function lostConnection(error: unknown): HostError {

@@ -10,14 +10,15 @@ import type { StreamInfo } from '@nats-io/jetstream';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type HostError, notExecuted } from '../../kernel/errors.js';
 import { type Bucket, callsBucket, keysBucket } from './names.js';
-import { codeOf, type NatsConnection, noStream, watchConnection, wrongSequence } from './nats-client.js';
+import { codeOf, type NatsConnection, noStream, watchConnection } from './nats-client.js';
 
 export interface StoreIdOptions {
   readonly connection: NatsConnection;
   readonly clock: Clock;
   readonly row: {
     read(): Promise<{ readonly value: Buffer; readonly seq: number } | undefined>;
-    write(value: string, previousSeq: number): Promise<number>;
+    /** Undefined: another host was faster. */
+    write(value: string, previousSeq: number): Promise<number | undefined>;
   };
   /** Makes the stream of this bucket if it is missing. */
   readonly info: (bucket: Bucket) => Promise<StreamInfo>;
@@ -140,7 +141,7 @@ export class StoreId {
       let value = String(found?.value ?? '');
       if (isOlder || value.split('.')[2] !== keysMade) {
         value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}.${keysMade}`;
-        const written = await this.#put(value, found?.seq ?? 0);
+        const written = await row.write(value, found?.seq ?? 0);
         if (written === undefined) continue;
         last[callsBucket] = written;
       }
@@ -153,21 +154,11 @@ export class StoreId {
     }
   }
 
-  /** Undefined: another host was faster. */
-  async #put(value: string, previousSeq: number): Promise<number | undefined> {
-    try {
-      return await this.options.row.write(value, previousSeq);
-    } catch (error) {
-      if (wrongSequence.includes(codeOf(error))) return undefined;
-      throw error;
-    }
-  }
-
   #refreshLater(): void {
     const { clock, row, connection } = this.options;
     const refresh = async () => {
       const found = await row.read();
-      if (String(found?.value) === this.#value) await this.#put(this.#value, found?.seq ?? 0);
+      if (String(found?.value) === this.#value) await row.write(this.#value, found?.seq ?? 0);
       else this.check();
     };
     clock.at(clock.nowMs() + refreshMs, () => {
