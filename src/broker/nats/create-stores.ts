@@ -81,26 +81,20 @@ export const storeBytes = 256 * MiB;
 type Settings = Pick<StreamConfig, 'name' | 'subjects' | 'max_age' | 'max_msgs_per_subject'> & Partial<StreamConfig>;
 
 const storeSettings = (replicas: number): readonly Settings[] => {
-  const common = {
-    storage: 'file' as StorageType,
-    retention: 'limits' as RetentionPolicy,
-    discard: 'new' as DiscardPolicy,
-    max_bytes: storeBytes,
-    num_replicas: replicas,
-  };
-  const bucket = (name: string, minutes: number): Settings => ({
-    ...{ name: streamOf(name), subjects: [`$KV.${name}.>`], max_msgs_per_subject: 1, max_age: minutes * minuteNs },
+  const stream = (name: string, subject: string, minutes: number, perSubject: number) => ({
+    ...{ name, subjects: [subject], max_age: minutes * minuteNs, max_msgs_per_subject: perSubject },
+    ...{ storage: 'file' as StorageType, retention: 'limits' as RetentionPolicy, discard: 'new' as DiscardPolicy },
     // Unlike other buckets: rows are removed by sequence, because a delete marker would take room until it expires.
-    ...{ ...common, deny_delete: false, allow_rollup_hdrs: true },
+    ...{ max_bytes: storeBytes, num_replicas: replicas, deny_delete: false },
+  });
+  const bucket = (name: string, minutes: number): Settings => ({
+    ...{ ...stream(streamOf(name), `$KV.${name}.>`, minutes, 1), allow_rollup_hdrs: true },
   });
   return [
     // Deadlines are at most 10 minutes after the first write of a row, and rows stay at least a minute longer.
     bucket(callsBucket, rowMinutes),
     bucket(keysBucket, 25 * 60),
-    {
-      ...{ name: bodiesStream, subjects: ['hostler.body.>'], max_msgs_per_subject: -1, max_age: rowMinutes * minuteNs },
-      ...{ ...common, deny_delete: false, allow_direct: true },
-    },
+    { ...stream(bodiesStream, 'hostler.body.>', rowMinutes, -1), allow_direct: true },
   ];
 };
 

@@ -30,8 +30,6 @@ const sweepMs = 10_000;
 const uncountedMax = 4_096;
 
 export class KnownCalls {
-  readonly #clock: Clock;
-  readonly #onExpired: (known: KnownCall) => void;
   readonly #calls = new FreshMap<string, KnownCall>();
   /** Replies to workers at their bound, which this host did not receive. Their rows are removed when acknowledged, too. */
   readonly #uncounted = new Map<string, KnownCall>();
@@ -41,9 +39,10 @@ export class KnownCalls {
   #lookedAtMs = Number.NEGATIVE_INFINITY;
   #cancelSweep: Cancel | undefined;
 
-  constructor(clock: Clock, onExpired: (known: KnownCall) => void) {
-    this.#clock = clock;
-    this.#onExpired = onExpired;
+  constructor(
+    private readonly clock: Clock,
+    private readonly onExpired: (known: KnownCall) => void,
+  ) {
     this.#sweepLater();
     this.bounds = new CallBounds(clock, (kind, worker) => this.#firstExpiryMs(kind, worker));
   }
@@ -75,7 +74,7 @@ export class KnownCalls {
     const isCallersKey = bucket === keysBucket;
     known.state = 'finished';
     known.replyBytes = replyBytes;
-    known.expiresAtMs = (isCallersKey ? this.#clock.nowMs() : deadlineAtMs) + keptMs[kindOf(known)];
+    known.expiresAtMs = (isCallersKey ? this.clock.nowMs() : deadlineAtMs) + keptMs[kindOf(known)];
     this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: replyBytes });
   }
 
@@ -112,7 +111,7 @@ export class KnownCalls {
   }
 
   #firstExpiryMs(kind: RowClass, worker: string | undefined): number {
-    const nowMs = this.#clock.nowMs();
+    const nowMs = this.clock.nowMs();
     // Not for each refusal: there may be many calls and many refusals.
     if (nowMs - this.#lookedAtMs >= lookMs) this.#lookAtExpiries(nowMs);
     const known = this.#expiries[kind];
@@ -131,19 +130,19 @@ export class KnownCalls {
   }
 
   #sweepLater(): void {
-    this.#cancelSweep = this.#clock.at(this.#clock.nowMs() + sweepMs, () => {
+    this.#cancelSweep = this.clock.at(this.clock.nowMs() + sweepMs, () => {
       for (const known of this.#calls.values()) {
         // Open ones too: their calls ended at their deadline, and their outcome could not be written.
-        if (known.expiresAtMs > this.#clock.nowMs()) continue;
+        if (known.expiresAtMs > this.clock.nowMs()) continue;
         this.forget(known);
-        this.#onExpired(known);
+        this.onExpired(known);
       }
       this.#sweepLater();
     });
   }
 
   #made({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
+    const deadlineAtMs = this.clock.nowMs() + deadlineMs;
     const expiresAtMs = deadlineAtMs + keptMs[kindOf({ bucket })];
     const stored = rowKey(worker, epoch, key);
     const state = 'open';

@@ -52,21 +52,17 @@ export class KvCallLog implements CallLog {
   readonly owner: string;
   readonly #store: KvStore;
   readonly #clock: Clock;
-  readonly #options: KvCallLogOptions;
   readonly #known: KnownCalls;
   /**
    * Sequences of rows by their bucket and the second in which they are removed. A busy host has hundreds of thousands of acknowledged rows
    * whose deadline has not passed. If the host ends earlier, the age limit of the bucket removes the rows.
    */
   readonly #removals = new Map<string, { readonly sequences: number[]; readonly cancel: Cancel }>();
-  readonly #used: Record<StoreName, StoreUse & { readonly freedAtMs: number }> = {
-    ...{ calls: unused, keys: unused, bodies: unused },
-  };
+  readonly #used: Record<StoreName, Used> = { calls: unused, keys: unused, bodies: unused };
   #usedAtMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
-  constructor(options: KvCallLogOptions) {
-    this.#options = options;
+  constructor(private readonly options: KvCallLogOptions) {
     this.owner = options.owner;
     this.#store = options.store;
     this.#clock = options.clock;
@@ -196,7 +192,7 @@ export class KvCallLog implements CallLog {
     if (!known?.row || known.row.storeId !== this.storeId) return;
     const removed = (seq: number) => this.#removeAt(known.deadlineAtMs + afterDeadlineMs, known.bucket, seq);
     if (known.replyBytes <= staysBytes) removed(known.seq);
-    else this.#dropReply(known, known.row).then(removed, this.#options.onProblem);
+    else this.#dropReply(known, known.row).then(removed, this.options.onProblem);
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
@@ -207,7 +203,7 @@ export class KvCallLog implements CallLog {
   }
 
   async isGone(owner: string): Promise<boolean> {
-    return owner !== this.owner && this.#options.isGone(owner);
+    return owner !== this.owner && this.options.isGone(owner);
   }
 
   usage(): LogUsage {
@@ -339,15 +335,13 @@ export class KvCallLog implements CallLog {
     const nowMs = this.#clock.nowMs();
     if (nowMs - this.#usedAtMs < usedMs || this.#isClosed) return;
     this.#usedAtMs = nowMs;
-    for (const name of storeNames)
-      this.#store.used(streams[name]).then(
-        (use) => {
-          const { bytes, freedAtMs } = this.#used[name];
-          this.#used[name] = { ...use, freedAtMs: use.bytes < bytes ? nowMs : freedAtMs };
-        },
-        // The last sizes are used. The server refuses what does not fit.
-        () => {},
-      );
+    const look = async (name: StoreName) => {
+      const use = await this.#store.used(streams[name]);
+      const { bytes, freedAtMs } = this.#used[name];
+      this.#used[name] = { ...use, freedAtMs: use.bytes < bytes ? nowMs : freedAtMs };
+    };
+    // Without an answer the last sizes are used. The server refuses what does not fit.
+    void Promise.allSettled([look('calls'), look('keys'), look('bodies')]);
   }
 
   #full(name: StoreName): HostError {
@@ -361,7 +355,7 @@ export class KvCallLog implements CallLog {
 const streams = { calls: streamOf(callsBucket), keys: streamOf(keysBucket), bodies: bodiesStream };
 const contents = { calls: 'calls', keys: 'keys that callers chose', bodies: 'replies of calls' };
 type StoreName = keyof typeof streams;
-const storeNames = ['calls', 'keys', 'bodies'] as const;
+type Used = StoreUse & { readonly freedAtMs: number };
 const unused = { bytes: 0, rows: 0, firstExpiryMs: 0, freedAtMs: Number.NEGATIVE_INFINITY };
 
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);

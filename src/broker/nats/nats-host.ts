@@ -51,14 +51,12 @@ export async function openNatsHost(options: NatsHostOptions): Promise<Engine> {
     try {
       return await openOnce(options);
     } catch (error) {
-      if (!isPassing(error) || clock.nowMs() >= untilMs) throw error;
+      const isPassing = isHostError(error) && (error.details.reason === 'unreachable' || error.code === 'transport');
+      if (!isPassing || clock.nowMs() >= untilMs) throw error;
       await sleep(clock, startRetryMs);
     }
   }
 }
-
-const isPassing = (error: unknown): boolean =>
-  isHostError(error) && (error.details.reason === 'unreachable' || error.code === 'transport');
 
 async function openOnce(options: NatsHostOptions): Promise<Engine> {
   const { clock, identities, onEvent } = options;
