@@ -47,7 +47,8 @@ export class Sessions {
     this.#workers.set(`${name}.${epoch}`, sessions);
     const session = sessions.get(id) ?? this.#newSession(name, epoch, id);
     session.seenAtMs = clock.nowMs();
-    sessions.delete(id);
+    // The only session of a worker keeps its place: moving it for each message makes garbage.
+    if (sessions.size > 1) sessions.delete(id);
     sessions.set(id, session);
     if (sessions.size > sessionsPerWorker) this.drop(sessions.values().next().value ?? session, 'too_many_sessions');
     return session;
