@@ -1,4 +1,4 @@
-/** Tests that pass on a quiet machine only are no tests of `npm test`. */
+/** `npm test` has no tests that pass only on an idle machine. */
 import { describe, expect, test } from 'vitest';
 import { elapsedTimeErrors, realClockErrors, realClockFiles } from './clock-rules.js';
 import { filesBelow, readText } from './tree.js';
@@ -10,7 +10,7 @@ const testsBelow = (folder: string) =>
       .map((file) => [file, readText(file)]),
   );
 
-test('W23 no test of the short tier compares elapsed time but with a limit for hangs', () => {
+test('W23 tests of the short tier compare elapsed time only with limits for hangs', () => {
   const systemTests = testsBelow('test');
   expect(Object.keys(systemTests).length).toBeGreaterThan(100);
   expect(elapsedTimeErrors(systemTests)).toEqual([]);
@@ -56,7 +56,7 @@ describe('the checker', () => {
     ['await createHost(config, { clock: new FakeClock() }); call({ deadlineMs: 500 });', false],
     ['await createHost(config);', false],
     ['const atMs = uptime() * 1_000;', true],
-  ])('sees what depends on the load of the machine: %s', (text, isRepeated) => {
+  ])('sees comparisons that depend on the load of the machine: %s', (text, isRepeated) => {
     expect(realClockFiles({ 'a.test.ts': text })).toEqual(isRepeated ? ['a.test.ts'] : []);
   });
 });

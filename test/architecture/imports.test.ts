@@ -34,7 +34,7 @@ describe('our sources', () => {
   test('use no package but builtins and runtime dependencies', () => {
     expect(packageErrors(sources, Object.keys(dependencies), optional, entries)).toEqual([]);
   });
-  test('have entry files that only pass names on', () => {
+  test('have entry files that only re-export names', () => {
     expect(entryErrors(sources)).toEqual([]);
   });
 });
@@ -131,7 +131,7 @@ describe('the checker', () => {
     ]);
   });
 
-  test('lets an optional package be loaded on demand, and neither imported nor named in types', () => {
+  test('allows an optional package to be loaded on demand, but not imported or named in types', () => {
     const files = {
       'src/host/a.ts': `const load = () => import('@scope/may-be')`,
       'src/host/b.ts': `import { x } from '@scope/may-be'; type Y = import('@scope/may-be').Y`,
@@ -148,7 +148,7 @@ describe('the checker', () => {
     expect(names).toEqual(['src/host/b.ts', 'src/host/d.ts']);
   });
 
-  test('refuses entry files that do more than pass names on', () => {
+  test('refuses entry files that do more than re-export names', () => {
     const files = {
       'src/index.ts': `export { a, type B } from './host/a.js'`,
       'src/testing.ts': `export * from './kernel/a.js'; export const b = 1; import './kernel/c.js'`,

@@ -1,4 +1,4 @@
-/** What the build makes of the library, which programs import, require and bundle. Bundlers themselves are in the lane `packed`. */
+/** The built library, which programs import, require and bundle. The lane `packed` tests the bundlers themselves. */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
@@ -38,7 +38,7 @@ function parsedImports(file: string): Import[] {
   return found;
 }
 
-/** Every import of the entry point and of all that it leads to. */
+/** Every import of the entry point, direct and indirect. */
 function allImports(entry: string): Import[] {
   const [seen, found] = [new Set<string>(), [] as Import[]];
   for (const files = [path.join(root, entry)]; files.length > 0; ) {
@@ -59,12 +59,12 @@ const { exports, scripts } = readJson('package.json') as {
 };
 const entries = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default]));
 
-test.each(entries)('E20 %s imports nothing but Node, and libsql where state is stored', (entry) => {
+test.each(entries)('E20 %s imports only modules of Node, and libsql where state is stored', (entry) => {
   const packages = allImports(entry).filter(({ specifier }) => !isBuiltin(specifier));
   for (const each of packages) expect(each).toEqual({ specifier: 'libsql', isDynamic: true });
 });
 
-test('E20 the library can be required, loads no file of a package with that, and undici when it connects', async () => {
+test('E20 require of the library works and loads no file of a package; undici is loaded when it connects', async () => {
   const index = JSON.stringify(path.join(root, 'dist/index.js'));
   const program = `const { createHost, Connector, parseServerSpec } = require(${index});
     console.log(typeof createHost, Object.keys(require.cache).filter((file) => file.includes('node_modules')).length);
@@ -77,6 +77,6 @@ test('E20 the library can be required, loads no file of a package with that, and
   expect(stdout).toBe('function 0\nconnect_failed ECONNREFUSED\n');
 });
 
-test('E20 what is packed is built before', () => {
+test('E20 the package is built before it is packed', () => {
   expect(scripts.prepack).toBe(scripts.build);
 });

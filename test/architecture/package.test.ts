@@ -20,7 +20,7 @@ describe('our package', () => {
   test('runs nothing on the machine it is installed on', () => {
     expect(lifecycleErrors(manifest)).toEqual([]);
   });
-  test('brings few packages with it, none with an install script', () => {
+  test('has few production packages, none with an install script', () => {
     expect(productionPackages(lockfile).length).toBeGreaterThan(0);
     expect(footprintErrors(lockfile)).toEqual([]);
   });
@@ -42,7 +42,7 @@ describe('the checker', () => {
     );
   });
 
-  test('finds install scripts, ours and those of production packages', () => {
+  test('finds install scripts, own ones and those of production packages', () => {
     expect(lifecycleErrors({ scripts: { test: 'x', postinstall: 'x' } })).toEqual(['script postinstall']);
     const packages = {
       '': { hasInstallScript: true },
@@ -52,7 +52,7 @@ describe('the checker', () => {
     expect(footprintErrors({ packages })).toEqual(['node_modules/a has an install script']);
   });
 
-  test('counts production packages, those that come with others too', () => {
+  test('counts production packages, also indirect ones', () => {
     const some = (count: number): Lockfile => ({
       packages: Object.fromEntries(Array.from({ length: count }, (_, at) => [`node_modules/p${at}`, {}])),
     });

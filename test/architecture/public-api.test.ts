@@ -1,5 +1,5 @@
 /**
- * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
+ * Exported names are an interface: to add or remove one is a decision, with a line in the CHANGELOG.
  */
 import { expect, test } from 'vitest';
 import * as broker from '../../src/broker/index.js';

@@ -51,7 +51,7 @@ describe('the lock of bootstrap', () => {
     return new Promise((resolve) => child.once('exit', resolve));
   }
 
-  test('lets one process in at a time, and takes over from one that died', async () => {
+  test('admits one process at a time, and replaces a process that has died', async () => {
     // No process has the id 2^31 - 1 on any system we know.
     writeFileSync(lockFile(name), JSON.stringify({ pid: 2 ** 31 - 1 }));
     expect(await Promise.all([holder(), holder(), holder()])).toEqual([0, 0, 0]);

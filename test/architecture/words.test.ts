@@ -1,8 +1,8 @@
-/** Words that say where a text was written instead of what it means, and switches that leave tests out. */
+/** Words that name the place where a text was written, and switches that leave tests out. */
 import { describe, expect, test } from 'vitest';
 import { filesBelow, readText } from './tree.js';
 
-// Names are put together from parts, so that this file may hold them.
+// Names are joined from parts, so that this file may contain them.
 const any = (...names: string[]): string => `(?:${names.join('|')})`;
 const folder = (name: string): string => `/${name}/`;
 const word = (...parts: string[]): string => parts.join('');
@@ -42,7 +42,7 @@ describe('our files', () => {
   test('were found', () => {
     expect(files).toEqual(expect.arrayContaining(['package.json', '.ci/run', 'src/kernel/errors.ts']));
   });
-  test('hold none of the words', () => {
+  test('contain none of the words', () => {
     expect(files.flatMap((file) => findings(file, readText(file)))).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
 /**
- * X18 end to end: definitions and requests made to be costly.
+ * X18 end to end: definitions and requests that are designed to be costly.
  *
  * Here a text must end as it should, cost no more memory than it may, and not hang the gateway. That work is cut into slices is
  * tested without a clock, beside the sources; the long lane `bombs` holds each of these texts to 50 ms.
@@ -17,7 +17,7 @@ const bombed = new Bombed();
 beforeAll(() => bombed.start(), 30_000);
 afterAll(() => bombed.remove());
 
-/** Tries until one cost no more than it may, or often enough: a collection may come late. */
+/** Tries until one attempt stays within the limit, or for a bounded number of attempts: garbage collection may be late. */
 async function judge(what: string, run: () => Promise<unknown>): Promise<void> {
   let [stallMs, grewMiB] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   for (let i = 0; i < triesMax && (stallMs > stallMsMax || grewMiB > grewMiBMax); i++) {
@@ -42,13 +42,13 @@ test.each(Object.keys(requestBombs))('X18 a client that sends %s delays no other
   expect((await bombed.echo('still here')).text).toContain('still here');
 });
 
-/** Made once: the texts are 50 MiB. */
+/** Created once: the texts have 50 MiB. */
 let texts: ReturnType<typeof schemaBombs>;
 const names = schemaBombs('http://canary').map(([what]) => what);
-/** One text per transport in turn; in the lane each text over both. */
+/** Each text over one transport, in turn; in the lane each text over both. */
 const serversFor = (at: number) => (isLongTier ? ['pipe', 'web'] : [at % 2 === 0 ? 'pipe' : 'web']);
 test.each(names.flatMap((what, at) => serversFor(at).map((server) => [what, server] as const)))(
-  'X18 a server that lists %s delays no other, and nothing is fetched (%s)',
+  'X18 a server that lists %s delays no other server, and causes no request to another address (%s)',
   async (what, server) => {
     texts ??= schemaBombs(bombed.canaryUrl);
     const [, isTaken, text] = texts.find(([each]) => each === what) as [string, boolean, string];

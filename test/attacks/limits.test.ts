@@ -1,5 +1,5 @@
 /**
- * X19 with the gateway in a process of its own, where what it holds is nobody else's: 32 MiB are all that it keeps.
+ * X19 with the gateway in a separate process, whose memory is only its own: it keeps at most 32 MiB.
  *
  * Resident memory that was freed may stay with the allocator, once: what is kept each time shows in a second try as well. Of
  * bodies that wait, which are gathered in buffers that double, what is in use is judged, and resident memory only as a whole.
@@ -13,13 +13,13 @@ import { WatchedGateway } from './watched.js';
 
 const MiB = 1024 * 1024;
 const keptMiBMax = 32;
-/** At its highest, with what waits to be collected: 32 where nothing is gathered. A heap grows once more than later. */
+/** The peak, including garbage: 32 where nothing is buffered. The heap grows more at the first try than later. */
 const firstGrewMiBMax = 96;
 const grewMiBMax = 64;
 const grewMiBMaxOf = (what: string): number => (what.startsWith('a body of') ? grewMiBMax : keptMiBMax);
-/** Beside the 64 MiB that may wait. */
+/** In addition to the 64 MiB that may wait. */
 const waitingGrewMiBMax = 64;
-/** Of a thousand sessions, by what the runtime says. */
+/** Of a thousand sessions, as the runtime reports it. */
 const sessionsMiBMax = 8;
 const gateway = new WatchedGateway();
 beforeAll(() => gateway.start());
@@ -35,7 +35,7 @@ const initialize = JSON.stringify({
 });
 const whole = (body: string, ...lines: string[]) => head(...lines, `Content-Length: ${body.length}`) + body;
 
-/** Writes it all, as fast as it is taken, and resolves with the status of the first answer. */
+/** Writes everything as fast as the connection accepts it, and resolves with the status of the first answer. */
 function statusOf(pieces: Iterable<string>): Promise<number> {
   return new Promise((resolve) => {
     const socket: Socket = connect(gateway.port, '127.0.0.1');
@@ -93,7 +93,7 @@ test.each<[string, () => Iterable<string>, number]>([
     431,
   ],
 ])(
-  'X19 %s is refused, twenty times over, within 32 MiB',
+  'X19 %s is refused twenty times within 32 MiB',
   async (what, pieces, status) => {
     const said: number[] = [];
     let [grewMiB, keptMiB] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
@@ -106,7 +106,7 @@ test.each<[string, () => Iterable<string>, number]>([
       expect(grewMiB).toBeLessThanOrEqual(firstGrewMiBMax);
       console.log(`X19 ${what}: ${grewMiB.toFixed(1)} MiB, kept ${keptMiB.toFixed(1)}, ${[...new Set(said)]}`);
     }
-    // Who goes on writing longer than it is listened to may lose the answer to the reset that its bytes meet.
+    // A client that writes longer than the gateway reads may lose the answer to the reset that follows.
     expect([what, said.filter((each) => each !== status && each !== 0 && each !== 431)]).toEqual([what, []]);
     expect(said).toContain(status);
     expect(keptMiB).toBeLessThanOrEqual(keptMiBMax);
@@ -115,10 +115,12 @@ test.each<[string, () => Iterable<string>, number]>([
   30_000,
 );
 
-/** The last session that a flood has opened: the next flood may find the table full of sessions that are being opened. */
+/** The last session that a flood has opened: for the next flood the table may be full of sessions that are being opened. */
 let session = '';
 
-/** Ten thousand are asked for, one after the other, on one connection; most are refused. Resolves with the last one opened. */
+/**
+ * Requests ten thousand sessions, one after the other, on one connection; most are refused. Resolves with the last opened session.
+ */
 async function openSessions(): Promise<string> {
   const socket = connect(gateway.port, '127.0.0.1');
   let answered = 0;
@@ -137,7 +139,7 @@ async function openSessions(): Promise<string> {
   return session;
 }
 
-test('X19 10,000 sessions that are never finished, and batches that are too long, within 32 MiB', async () => {
+test('X19 10,000 unfinished sessions, and batches that are too long, are handled within 32 MiB', async () => {
   let [grewMiB, keptMiB] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   for (let tries = 0; tries < 2 && (keptMiB > keptMiBMax || grewMiB > grewMiBMax); tries++) {
     await gateway.begin();
@@ -149,7 +151,7 @@ test('X19 10,000 sessions that are never finished, and batches that are too long
     const seen = await gateway.read();
     [grewMiB, keptMiB] = [seen.grewMiB, seen.keptMiB];
     console.log(`X19 sessions and batches: ${grewMiB.toFixed(1)} MiB, kept ${keptMiB.toFixed(1)}`);
-    // A thousand sessions are kept, and these are in use the first time already.
+    // A thousand sessions are kept, and the first flood already fills them.
     expect(seen.heldMiB).toBeLessThanOrEqual(sessionsMiBMax);
     expect(grewMiB).toBeLessThanOrEqual(firstGrewMiBMax);
   }

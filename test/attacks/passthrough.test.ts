@@ -13,12 +13,12 @@ const calls = countFor(500, 2_500);
 const mark = `canary${randomBytes(6).toString('hex')}`;
 const servers = ['pipe-legacy', 'pipe-modern', 'web-legacy', 'web-modern'];
 
-/** With keys, and one that lets in whoever comes: only there any Authorization reaches a call. */
+/** With keys, and without keys: only without keys does an arbitrary Authorization reach a call. */
 const gateways = { keyed: new Attacked(), open: new Attacked() };
 let used = 0;
 const canary = () => `${mark}${++used}x`;
 
-/** As gateways, proxies, browsers and clouds call what they are shown. */
+/** The headers in which gateways, proxies, browsers and clouds send credentials. */
 const canaryHeaders = (): Record<string, string> => ({
   cookie: `session=${canary()}; token=${canary()}`,
   'proxy-authorization': `Bearer ${canary()}`,
@@ -110,7 +110,7 @@ test.each(['keyed', 'open'] as const)(
     );
     expect([answered, told]).toEqual([calls * 2, []]);
 
-    // What is refused is not quoted either.
+    // Refused headers are not quoted either.
     for (const sending of [
       { key: canary() },
       { path: `/${canary()}` },
@@ -138,7 +138,7 @@ test.each(['keyed', 'open'] as const)(
       [mark, ...secrets].filter((secret) => bytes.includes(secret)).map((secret) => `${where}: ${secret}`),
     );
     expect(found).toEqual([]);
-    // They were looked for where there is something to find.
+    // The searched texts contain most calls, and many canaries were sent.
     for (const server of servers) expect(searched[server]?.split('tools/call').length).toBeGreaterThan(calls / 2);
     expect(used).toBeGreaterThan(calls * 20);
   },

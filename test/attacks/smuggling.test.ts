@@ -1,4 +1,4 @@
-/** Requests that two readers could take for two things: refused, one answer each, and nothing behind them is served. */
+/** Requests that two parsers could read differently: each is refused with one answer, and nothing after it is served. */
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Attacked, META } from './attacked.js';
@@ -9,7 +9,7 @@ beforeAll(() =>
 );
 afterAll(() => attacked.remove());
 
-/** Everything that comes back until nothing more does. */
+/** All received bytes until no more arrive. */
 function answersTo(text: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(attacked.port, '127.0.0.1');
@@ -47,10 +47,10 @@ test.each<[string, () => string, number[]]>([
   ['a length with a sign', () => withKey('Content-Length: +4'), [400]],
   ['a length with a space before its colon', () => withKey('Content-Length : 4'), [400]],
   ['two encodings', () => withKey('Transfer-Encoding: chunked', 'Transfer-Encoding: identity'), [400]],
-  ['an encoding that nearly is one', () => withKey('Transfer-Encoding: xchunked'), [400]],
-  ['chunks that are not the last encoding', () => withKey('Transfer-Encoding: chunked, gzip'), [400]],
+  ['an almost valid encoding', () => withKey('Transfer-Encoding: xchunked'), [400]],
+  ['chunked not as the last encoding', () => withKey('Transfer-Encoding: chunked, gzip'), [400]],
   ['a folded header', () => withKey('X: a', ' b', 'Content-Length: 4'), [400]],
-])('%s: 400, and what stands behind it is no request', async (_what, head, expected) => {
+])('%s: 400, and the bytes after it are not read as a request', async (_what, head, expected) => {
   expect(statuses(await answersTo(`POST /mcp HTTP/1.1\r\n${head()}0\r\n\r\n${hidden()}`))).toEqual(expected);
 });
 
@@ -69,7 +69,7 @@ test.each<[string, () => string, number]>([
   expect(statuses(await answersTo(text()))).toEqual([status]);
 });
 
-test('requests in one row are answered in their order, each with its own', async () => {
+test('pipelined requests are answered in their order, each with its own answer', async () => {
   const call = (id: number, server: string) => {
     const name = `${server}__echo`;
     const params = { name, arguments: { text: `own ${id}` }, _meta: META };

@@ -1,7 +1,7 @@
 /**
  * X2: nobody starts a program over the network. Every route and every message, known and invented, with bodies that hold the
  * configuration of a server in every place there is, for holders of every kind of key and of none.
- * Judged by the command itself, which would leave a file, and by what hostler says it started.
+ * Checked by the command itself, which would create a file, and by the starts that hostler reports.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -15,7 +15,7 @@ const keys = () => ({ none: undefined, wrong: 'x'.repeat(43), low: LOW_KEY, oper
 
 let attempts = 0;
 const touch = () => `touch ${path.join(canaries, `c${++attempts}`)}`;
-/** What a server is called in a configuration, in the shapes that others take it in. */
+/** The definition of a server, in the shapes that other programs accept. */
 const stdio = (): Json => ({ command: '/bin/sh', args: ['-c', touch()], env: { A: 'b' }, type: 'stdio' });
 const bodies: ReadonlyArray<(config: Json) => Json> = [
   (config) => config,
@@ -32,7 +32,7 @@ const bodies: ReadonlyArray<(config: Json) => Json> = [
   (config) => ({ protocolVersion: '2025-11-25', capabilities: { ...config, sampling: config }, clientInfo: config }),
 ];
 
-/** Of both eras, and what the endpoints of others are called that did start something. */
+/** Methods of both eras, and of endpoints of other programs that did start processes. */
 const methods = [
   ...['initialize', 'ping', 'server/discover', 'subscriptions/listen', 'logging/setLevel', 'completion/complete'],
   ...['tools/list', 'tools/call', 'prompts/list', 'prompts/get', 'resources/list', 'resources/templates/list'],
@@ -129,7 +129,7 @@ test('X2 no route takes a command: 0 spawns over every path, verb and key', asyn
           if (status < 300) good.push(`${verb} ${route} ${who}`);
         }),
       );
-  // What is served to whom at all, and all of it can only be read.
+  // The pages that are served, each with its callers; all of them are read-only.
   const pages = (page: string, ...who: string[]) =>
     who.flatMap((each) => [`GET ${page} ${each}`, `HEAD ${page} ${each}`]);
   const everybody = ['none', 'wrong', 'low', 'operator'];
@@ -175,7 +175,7 @@ test('X2 no message takes a command: 0 spawns over every method of either era, k
           headers: sessions[who] as Json & Record<string, string>,
           body: JSON.stringify({ jsonrpc: '2.0', id: `${at}-${i}`, method, params }),
         });
-        // A stream that is granted lasts; what it is asked with is refused before that.
+        // A granted stream lasts; a bad request is refused before that.
         const modern = isListening && i === 5 ? undefined : attacked.send({ path: place, key, headers, body: asked });
         for (const reply of [await legacy, await modern]) {
           const error = reply?.text.startsWith('{') ? messageOf(reply).error : undefined;
@@ -186,7 +186,7 @@ test('X2 no message takes a command: 0 spawns over every method of either era, k
     );
     await Promise.all(sent);
   }
-  // Nothing answers with a result that is not a method of the protocol.
+  // Only methods of the protocol are answered with a result.
   expect(
     [...unknown].filter((method) => /spawn|exec|servers|config|hostler|admin|task|proto|constr|toStr/.test(method)),
   ).toEqual([]);
@@ -199,7 +199,7 @@ test('X2 no message takes a command: 0 spawns over every method of either era, k
   expect(servers.map(({ server, name }) => server ?? name)).toEqual(['open']);
 }, 60_000);
 
-test('X2 the canary sings where a command is run', async () => {
+test('X2 the canary file appears if a command is run', async () => {
   const { execFileSync } = await import('node:child_process');
   const { command, args } = stdio() as { command: string; args: string[] };
   execFileSync(command, args);

@@ -1,6 +1,6 @@
 /**
- * What belongs to one principal is out of reach of another: tools outside a role, sessions, states of requests, streams.
- * X10 end to end: over every endpoint and method, and by the commands that take a role. X8: sessions and states.
+ * One principal cannot reach the tools outside its role, or the sessions, states of requests and streams of another.
+ * X10 end to end: over every endpoint and method, and by the commands that accept a role. X8: sessions and states.
  */
 import { statSync } from 'node:fs';
 import path from 'node:path';
@@ -31,7 +31,7 @@ const namesIn = (reply: Reply): string[] =>
   Object.values(messageOf(reply).result ?? {}).flatMap((list) =>
     Array.isArray(list) ? (list as { name: string }[]).map(({ name }) => name) : [],
   );
-/** A refusal in the protocol, or a result that says that it is one. */
+/** A protocol error, or a result that is marked as an error. */
 const isRefused = (reply: Reply): boolean => {
   if (reply.status >= 400) return true;
   const { error, result } = messageOf(reply);
@@ -41,7 +41,7 @@ const isRefused = (reply: Reply): boolean => {
 describe('X10 a role that may call one tool', () => {
   const places = ['/mcp', '/mcp/open', '/mcp/@mixed'];
 
-  test('X10 sees that one in every list of every endpoint, in both eras, and no other server', async () => {
+  test('X10 sees only this tool in every list of every endpoint, in both eras, and no other server', async () => {
     for (const place of places) {
       const session = await attacked.session({ ...low, path: place });
       for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
@@ -58,7 +58,7 @@ describe('X10 a role that may call one tool', () => {
   });
 
   test.each(['/mcp/secret', '/mcp/vault', '/mcp/@closed', '/mcp/nobody', '/mcp/@nobody'])(
-    'X10 does not learn that there is %s',
+    'X10 gets no hint of %s',
     async (place) => {
       const replies = [
         await attacked.modern('tools/list', {}, { ...low, path: place }),
@@ -75,7 +75,7 @@ describe('X10 a role that may call one tool', () => {
     },
   );
 
-  test('X10 calls nothing else: each name, method and era is refused, and no server receives it', async () => {
+  test('X10 can call nothing else: each name, method and era is refused, and no server receives a request', async () => {
     const lengths = () => Promise.all(['open', 'secret', 'vault'].map((name) => attacked.receivedBytes(name)));
     const before = await lengths();
     const names = ['secret__echo', 'secret__ask', 'vault__ask', 'open__ask', 'open__hidden', 'hidden', 'ask', 'echo'];
@@ -120,7 +120,7 @@ describe('X10 a role that may call one tool', () => {
     expect(await lengths()).toEqual(before);
   });
 
-  test('X10 listens to nothing else: what is granted names no resource', async () => {
+  test('X10 can listen to nothing else: the granted subscriptions name no resource', async () => {
     const { request } = await import('node:http');
     const { META } = await import('./attacked.js');
     const notifications = { toolsListChanged: true, resourceSubscriptions: ['rec://one', 'rec://item/1'] };
@@ -193,13 +193,13 @@ describe('X8 states of requests', () => {
     return result?.requestState as string;
   };
 
-  test('X8 goes on for its own caller', async () => {
+  test('X8 continues for its own caller', async () => {
     const requestState = await stateOf();
     const reply = await attacked.modern('tools/call', { ...params, inputResponses, requestState }, other);
     expect(reply.text).toContain('state-of-the-server');
   });
 
-  test('X8 is refused from another key, endpoint tool or arguments, and when a bit of it is changed', async () => {
+  test('X8 is refused with another key, endpoint, tool or arguments, and with a changed bit', async () => {
     const requestState = await stateOf();
     const before = await attacked.receivedBytes('vault');
     const flipped = (at: number) => {
@@ -235,7 +235,7 @@ describe('X8 states of requests', () => {
   });
 });
 
-test('the control socket, the key and the data directory are for their own user alone', () => {
+test('only their own user can access the control socket, the key and the data directory', () => {
   const { dataDir } = attacked.place;
   const modeOf = (name: string) => statSync(path.join(dataDir, name)).mode & 0o777;
   expect(modeOf('.')).toBe(0o700);
@@ -267,6 +267,6 @@ test.each([
     '/mcp/OPEN',
   ],
   ...['/mcp/__proto__', '/mcp/@__proto__', '/mcp/@constructor', '/mcp/@toString', '/mcp/open%00', '/mcp/open%0d%0aX:y'],
-])('no other way to write a path leads anywhere: %s', async (place) => {
+])('no other spelling of a path reaches a page: %s', async (place) => {
   expect((await attacked.modern('tools/list', {}, { ...operator(), path: place })).status).toBe(404);
 });

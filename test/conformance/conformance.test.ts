@@ -1,5 +1,5 @@
 /**
- * The official suite against `hostler up`, in two cells: a server of each era, one behind a pipe and one over HTTP, and clients of
+ * The official suite against `hostler up`, in two cells: a server of each era, one over stdio and one over HTTP, and clients of
  * the same era.
  * Not here: all other cells (`npm run conformance`). Legacy clients of a server behind a pipe have a process each, which makes
  * that cell twice as long.

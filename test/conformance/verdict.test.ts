@@ -23,7 +23,7 @@ describe('expected failures', () => {
 });
 
 describe('a verdict', () => {
-  test('counts what passed, and takes a warning for a failure', () => {
+  test('counts passed checks, and treats a warning as a failure', () => {
     const found = new Map([
       ['one', [ok]],
       ['two', [ok, { id: 'c', status: 'WARNING' }]],
@@ -31,7 +31,7 @@ describe('a verdict', () => {
     expect(judge(found, ['one', 'two'], [])).toMatchObject({ passed: 1, total: 2, judged: [{}, { passed: false }] });
   });
 
-  test('names what failed unexpectedly, and what was not run at all', () => {
+  test('names unexpected failures, and checks that did not run', () => {
     const { judged } = judge(new Map([['one', [ok, bad]]]), ['one', 'two'], []);
     expect(judged.flatMap(({ unexpected }: Judged) => unexpected)).toEqual([
       { id: 'b', why: 'no' },
@@ -45,12 +45,12 @@ describe('a verdict', () => {
     expect(judge(found, ['one'], [entry]).judged[0]?.unexpected.map(({ id }: { id: string }) => id)).toEqual(['c']);
   });
 
-  test('takes both of two expectations for met by one failure', () => {
+  test('treats two expectations as met by one failure', () => {
     const entries = [undefined, 'b'].map((check) => ({ scenario: 'one', check, why: 'because' }));
     expect(judge(new Map([['one', [bad]]]), ['one'], entries).stale).toEqual([]);
   });
 
-  test('calls an expectation stale that nothing met, if its scenario ran', () => {
+  test('reports an expectation without a failure as stale, if its scenario ran', () => {
     const entries = ['one', 'other'].map((scenario) => ({ scenario, check: undefined, why: 'because' }));
     expect(judge(new Map([['one', [ok]]]), ['one'], entries).stale).toEqual([entries[0]]);
   });

@@ -1,5 +1,5 @@
 /**
- * What the wire layer relays, it relays to the byte: the rows that a client built on an SDK loses or refuses.
+ * The wire layer relays messages byte for byte: cases that a client built on an SDK loses or refuses.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CallOptions, Session } from '../../src/session/session.js';
@@ -38,7 +38,7 @@ describe.each(cells.filter(({ name }) => name.startsWith('raw')))('$name', (cell
     expect(items.map(({ raw }) => raw.toString())).toEqual(rawTools.map((tool: unknown) => JSON.stringify(tool)));
   });
 
-  test('one tool with an array as its output schema does not spoil the list', async () => {
+  test('a tool with an array as its output schema does not invalidate the list', async () => {
     const { items } = await session.list('tools/list', within());
     expect(items.find(({ key }) => key === 'rows')?.raw.toString()).toContain('"outputSchema":{"type":"array"');
   });
@@ -63,7 +63,7 @@ describe.each(cells.filter(({ name }) => name.startsWith('raw')))('$name', (cell
     expect(memberText(result, 'x-vendor-size')).toBe('9007199254740993');
   });
 
-  test('and on the way there, with the white space the caller wrote', async () => {
+  test('and in the request, with the white space of the caller', async () => {
     const args = `{ "numbers": ${numbersText}, "text" : "naïve \\u00e9 😀" }`;
     const received = JSON.parse((await call('received', args)).toString()) as { content: { text: string }[] };
     const line = Buffer.from(received.content[0]?.text ?? '');
@@ -83,7 +83,7 @@ describe.each(cells.filter(({ name }) => name.startsWith('raw')))('$name', (cell
   });
 });
 
-describe('string ids of a server come back as they were', () => {
+describe('string ids of a server are returned unchanged', () => {
   const [cell] = cells.filter(({ name }) => name === 'raw-stdio-legacy');
   test('in an answer to its question', async () => {
     const bench = await (cell as (typeof cells)[number]).open();

@@ -1,5 +1,5 @@
 /**
- * Servers of others, as they come from npm: each is started, understood, used and stopped without a trace, also in a sandbox.
+ * Third-party servers from npm: each is started, listed, called and stopped, and leaves nothing behind, also in a sandbox.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -26,7 +26,9 @@ describe.each(servers)('$package', (server) => {
 });
 
 describe.each(sandboxed)('E7 $package in a sandbox', (server) => {
-  test('is started, listed, called and stopped as without', { timeout: 60_000 }, () => use(server, 'standard'));
+  test('is started, listed, called and stopped as without a sandbox', { timeout: 60_000 }, () =>
+    use(server, 'standard'),
+  );
 });
 
 async function use(server: RealServer, sandbox: 'group' | 'standard'): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * What holds for every session, whatever carries it and whoever built the server.
+ * The contract of every session, over every transport and with every implementation of a server.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
@@ -63,7 +63,7 @@ describe.each(cells)('$name', (cell) => {
     expect((await session.list('prompts/list', within())).items).toHaveLength(1);
   });
 
-  test('calls a tool, and gives the result as it is', async () => {
+  test('calls a tool, and returns the result unchanged', async () => {
     const answer = await session.callTool('add', '{"a":2,"b":3}', within());
     expect(parse(answer)).toMatchObject({ structuredContent: { sum: 5 } });
     const text = 'naïve “quotes” 日本語 😀 \n \u2028 \\ "';
@@ -92,7 +92,7 @@ describe.each(cells)('$name', (cell) => {
     expect(answers.map(textOf)).toEqual(answers.map((_, i) => `call ${i}`));
   });
 
-  test('a megabyte comes through whole, both ways', async () => {
+  test('a megabyte is transferred whole in both directions', async () => {
     expect(textOf(await session.callTool('big', '{"bytes":1000000}', within()))).toHaveLength(1_000_000);
     const text = 'y'.repeat(1_000_000);
     expect(textOf(await session.callTool('echo', JSON.stringify({ text }), within()))).toBe(text);
@@ -108,7 +108,7 @@ describe.each(cells)('$name', (cell) => {
       expect(textOf(answer)).toBe('took 5 steps');
     });
 
-  test('a deadline ends the wait, says that the call may have run, and leaves the session in order', async () => {
+  test('a deadline ends the wait with an uncertain outcome, and the session stays usable', async () => {
     const error = await failureOf(session.callTool('sleep', '{"ms":60000,"nonce":"late"}', within(300)));
     expect(error.toJSON()).toMatchObject({ code: 'timeout', execution: 'uncertain', server: cell.name });
     expect(textOf(await session.callTool('echo', '{"text":"still here"}', within()))).toBe('still here');
@@ -128,7 +128,7 @@ describe.each(cells)('$name', (cell) => {
   });
 
   if (cell.abilities.asks && cell.era === 'legacy')
-    test('a question of the server reaches us raw, and our answer reaches the tool', async () => {
+    test('a question of the server arrives raw, and the answer reaches the tool', async () => {
       onRequest = (request) => request.respond('{"action":"accept","content":{"name":"Ada"}}');
       const answer = await session.callTool('ask', '{}', within());
       expect(JSON.parse(textOf(answer) ?? '')).toEqual({ action: 'accept', content: { name: 'Ada' } });
@@ -142,7 +142,7 @@ describe.each(cells)('$name', (cell) => {
     });
 
   if (cell.abilities.asks && cell.era === 'modern')
-    test('a question of the server is a result, and the retried request brings the answer back', async () => {
+    test('a question of the server is a result, and the repeated request has the answer', async () => {
       const first = parse(await session.callTool('ask', '{}', within()));
       expect(first).toMatchObject({ resultType: 'input_required' });
       const { requestState } = first;
@@ -152,7 +152,7 @@ describe.each(cells)('$name', (cell) => {
     });
 
   if (cell.abilities.announces)
-    test('D-32 an announcement reaches us while nothing is asked', async () => {
+    test('D-32 a notification arrives while no request is in progress', async () => {
       const heard = () => notifications.filter(({ method }) => method === 'notifications/tools/list_changed').length;
       const acknowledged = () =>
         notifications.some(({ method }) => method === 'notifications/subscriptions/acknowledged');
@@ -164,7 +164,7 @@ describe.each(cells)('$name', (cell) => {
         listening.catch(() => {});
         await eventually('the subscription is acknowledged', acknowledged);
       }
-      // A legacy HTTP server drops what it says before our stream is open, so it may have to say it again.
+      // A legacy HTTP server drops notifications before the stream is open, so it may have to repeat them.
       await eventually('the announcement', async () => {
         await session.callTool('notify', '{}', within());
         return heard() > before;
@@ -172,7 +172,7 @@ describe.each(cells)('$name', (cell) => {
       abort.abort();
     });
 
-  test('a sign of life is answered', async () => {
+  test('a ping is answered', async () => {
     await session.probe(performance.now() + 10_000);
   });
 
@@ -197,7 +197,7 @@ describe.each(cells)('$name', (cell) => {
     });
 
   if (cell.name.includes('session'))
-    test('a session the server forgot is opened again, and no call is lost or run twice', async () => {
+    test('a session that the server forgot is opened again, and no call is lost or run twice', async () => {
       await bench.running?.forgetSessions();
       const nonces = Array.from({ length: 10 }, (_, i) => `after-${i}`);
       const answers = await Promise.all(
@@ -212,7 +212,7 @@ describe.each(cells)('$name', (cell) => {
       ).toEqual(nonces);
     });
 
-  test('after close nothing is accepted, and closing again is fine', async () => {
+  test('after close requests are refused, and closing again has no effect', async () => {
     const extra = await bench.connect();
     await Promise.all([extra.close(), extra.close()]);
     expect((await failureOf(extra.callTool('echo', '{"text":"x"}', within()))).details.execution).toBe('not_executed');

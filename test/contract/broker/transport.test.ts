@@ -1,5 +1,5 @@
 /**
- * What every transport of the broker must do: its host side (WorkerTransport) and its worker side (WorkerConnection) together.
+ * The contract of every transport of the broker: its host side (WorkerTransport) and its worker side (WorkerConnection) together.
  */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { resultBody } from '../../../src/broker/protocol/reply-body.js';
