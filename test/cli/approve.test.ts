@@ -44,7 +44,7 @@ beforeAll(async () => {
 });
 afterAll(() => place.remove());
 
-test('AC-E18 what waits is in status and approve; a change in wording alone blocks nothing', async () => {
+test('AC-E18 waiting changes are in status and approve; a change only in wording blocks nothing', async () => {
   expect((await row()).notes).toEqual([
     '1 tool changed and blocked: hostler approve s',
     '1 tool with new wording, which is not shown to clients: hostler approve s',
@@ -78,7 +78,7 @@ test('AC-E18 --all --yes without hashes is refused, and so is a hash that is not
   expect((await waiting()).length).toBe(2);
 });
 
-test('AC-E18 the versions that are named are approved, and the newest approval can be taken back', async () => {
+test('AC-E18 the named versions are approved, and the newest approval can be undone', async () => {
   const hashes = (await waiting()).flatMap(({ tool: name, hash }) => ['--hash', `s/${name}=${hash}`]);
   const { code, stdout } = await hostler('approve', '--all', '--yes', ...hashes, '--json');
   expect([code, JSON.parse(stdout)]).toMatchObject([0, { approved: [{ tool: 'a' }, { tool: 'b' }], waiting: [] }]);

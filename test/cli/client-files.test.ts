@@ -105,7 +105,7 @@ test.concurrent.each(clients)(
         expect([slug, state]).toEqual([slug, 'disabled']);
         if (reason !== undefined) expect(lastError?.message).toContain(reason);
       }
-      // A label names its server in a command.
+      // A command accepts the label of a server.
       const [label = '', slug = ''] = Object.entries(started)[0] ?? [];
       const why = await new Running(['why', label, '--json', '--data-dir', dataDir]).closed;
       expect(JSON.parse(why.stdout)).toMatchObject({ server: slug });

@@ -11,7 +11,7 @@ import { fixtureEntry, Workplace } from './hostler-process.js';
 const place = new Workplace();
 const hostler = (command: string, ...args: string[]) => place.hostler(command, ...args);
 
-/** Says something before it serves. */
+/** Writes to stderr before it serves. */
 const shout = 'printf "and %s\\n" "$PLAIN" >&2; printf "my token=abcdef123456 \\033[2J\\n" >&2';
 const quiet = fixtureEntry() as { command: string; args: string[]; env: Record<string, string> };
 
@@ -27,7 +27,7 @@ process.stdin.on('data', (chunk) => {
   }
 });`;
 
-/** Fails as a program does that was installed incompletely. */
+/** Fails like an incompletely installed program. */
 const crash = `console.error('starting'); throw new Error('Cannot find module left-pad');`;
 
 beforeAll(async () => {
@@ -84,7 +84,7 @@ test('a result as the server wrote it, however long', async () => {
   expect(content[0]?.text.length).toBe(3_000_000);
 });
 
-test('start, stop and reload say how the server is afterwards', async () => {
+test('start, stop and reload print the state of the server afterwards', async () => {
   expect(await hostler('stop', 'fixture')).toMatchObject({ code: 0, stdout: 'fixture: stopped\n' });
   expect((await hostler('call', 'fixture', 'echo', '{"text":"x"}')).code).toBe(4);
   expect(await hostler('start', 'fixture')).toMatchObject({ code: 0, stdout: 'fixture: ready\n' });
@@ -92,7 +92,7 @@ test('start, stop and reload say how the server is afterwards', async () => {
   expect((await hostler('start', 'nobody')).code).toBe(1);
 });
 
-test('tools of one server, without starting it for that', async () => {
+test('tools of one server, without starting it', async () => {
   await hostler('call', 'fixture', 'echo', '{"text":"x"}');
   const { code, stdout } = await hostler('tools', '--server', 'fixture');
   expect(code).toBe(0);
@@ -102,7 +102,7 @@ test('tools of one server, without starting it for that', async () => {
   expect(signatures).toMatch(/^fixture\.echo\(text: string\)\nfixture\.add\(a: number, b: number\)\n/);
   const unlisted = (await hostler('tools', 'nolist', '--signatures')).stdout;
   expect(unlisted).toMatch(/^nolist: not known: .*no database/);
-  // What the operator took out is there for nobody.
+  // No caller gets a tool that the operator removed.
   expect(stdout).not.toContain('exit');
   const { stdout: json } = await hostler('tools', '--server', 'fixture', '--json');
   const { tools, failed } = JSON.parse(json) as { tools: { server: string }[]; failed: unknown[] };
@@ -136,7 +136,7 @@ describe('AC-E16 call, as people type it', () => {
     expect([ended, stdout + stderr]).toEqual([code, expect.stringMatching(said)]);
   });
 
-  test('JSON on stdin is sent to the digit', async () => {
+  test('JSON on stdin is sent with all digits', async () => {
     const running = place.follow('call', 'fixture', 'echo', '-');
     running.child.stdin?.end('{"text":"12345678901234567890"}');
     expect(await running.closed).toMatchObject({ code: 0, stdout: '12345678901234567890\n' });
@@ -147,7 +147,7 @@ describe('why', () => {
   const why = async (...args: string[]) =>
     JSON.parse((await hostler('why', ...args, '--json')).stdout) as Record<string, never>;
 
-  test('by role: visible or hidden, by which rule, and what is left', async () => {
+  test('by role: visible or hidden, the deciding rule, and the remaining budget', async () => {
     const seen = await why('fixture/echo', '--role', 'reader');
     expect(seen).toMatchObject({
       visible: true,
@@ -167,13 +167,13 @@ describe('why', () => {
 });
 
 describe('logs', () => {
-  test('print what happened and the text of the server, without secrets and terminal codes', async () => {
+  test('print events and the text of the server, without secrets and terminal codes', async () => {
     const follow = place.follow('logs', 'loud', '--follow');
     await hostler('start', 'loud');
     const heard = await eventually('its words', () => follow.stdout.includes('stderr') && follow.stdout);
     expect(heard).toContain('my token=[REDACTED]');
     expect(heard).not.toContain('abcdef123456');
-    // Filled in from the environment, whatever the variable is called.
+    // Filled in from the environment, with any name of the variable.
     expect(heard).toContain('and [REDACTED]');
     expect(heard).not.toContain('by-no-name');
     expect(heard).not.toContain('\u001b');
@@ -204,7 +204,7 @@ describe('logs', () => {
     expect([ended.code, ended.stderr.includes('like 30s, 10m, 2h or 3d')]).toEqual([code, code === 2]);
   });
 
-  test('of a server that is not there', async () => {
+  test('of an unknown server', async () => {
     expect((await hostler('logs', 'nobody')).code).toBe(1);
   });
 });
@@ -221,7 +221,7 @@ describe('status', () => {
     expect(servers.map(({ name }) => name).sort()).toEqual(names.sort());
   });
 
-  test('for a person, and on and on', async () => {
+  test('for a person, and repeatedly', async () => {
     const { stdout } = await hostler('status');
     expect(stdout).toMatch(/\nSERVER +STATE +FOR +TOOLS +CALLS +PID +NOTE\n/);
     expect(stdout).toMatch(/\noff +disabled /);
@@ -237,7 +237,7 @@ describe('status', () => {
   });
 });
 
-describe('what keeps a server from being used is shown where people look', () => {
+describe('the reason why a server cannot be used is shown in several commands', () => {
   const shown = async (...argv: [string, ...string[]]) => (await hostler(...argv)).stdout;
 
   test('a list of tools that fails: status, why, doctor', async () => {
@@ -283,7 +283,7 @@ describe('what keeps a server from being used is shown where people look', () =>
 });
 
 describe('doctor', () => {
-  test('finds what is broken, says what to do, and exits with 1', async () => {
+  test('finds problems, says what to do, and exits with 1', async () => {
     const { code, stdout } = await hostler('doctor', '--config', place.config);
     expect(code).toBe(1);
     expect(stdout).toMatch(/\nok {6}server fixture: command \//);
@@ -314,7 +314,7 @@ describe('doctor', () => {
     expect(stdout).toMatch(/\nbroken {2}configuration: \S+:\d+:\d+: keys\.ann\.hash: .*\n {8}make one with: /);
   });
 
-  test('is content where nothing is', async () => {
+  test('reports no problem if there is none', async () => {
     const other = new Workplace();
     other.configure({ mcpServers: { fixture: fixtureEntry() }, listen: { port: 0 } });
     const { code, stdout } = await other.hostler('doctor', '--config', other.config, '--json');

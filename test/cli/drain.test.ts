@@ -1,4 +1,4 @@
-/** A stop as an orchestrator sees it: `/readyz` first, then the requests under way, then the port, then the servers. */
+/** A stop as an orchestrator sees it: `/readyz` first, then running requests, then the port, then the servers. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -12,7 +12,7 @@ beforeEach(() => {
 });
 afterEach(() => place.remove());
 
-/** A server whose one tool answers once the file `release` is there, and that writes down what happened to it. */
+/** A server whose only tool answers once the file `release` exists. The server records its events. */
 const holder = (folder: string) => `
   const fs = require('node:fs');
   const at = (name) => ${JSON.stringify(folder)} + '/' + name;
@@ -38,7 +38,7 @@ const holder = (folder: string) => `
   });
 `;
 
-test('E14 SIGTERM with a call under way: not ready, drained, port closed, servers stopped', async () => {
+test('E14 SIGTERM during a call: not ready, drained, port closed, servers stopped', async () => {
   const log = path.join(place.folder, 'log');
   const noted = () => (existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : []);
   place.configure({

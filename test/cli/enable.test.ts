@@ -41,7 +41,7 @@ test('a disabled server is stopped and refuses calls and start until it is enabl
   expect((await hostler('call', 'two.echo', 'text=x')).code).toBe(0);
 });
 
-test('a tool of a disabled server is not said to be enabled', async () => {
+test('a tool of a disabled server is not reported as enabled', async () => {
   for (const about of ['two', 'two/echo']) expect((await hostler('disable', about)).code).toBe(0);
   const still = await hostler('enable', 'two/echo');
   expect([still.code, still.stdout]).toEqual([1, 'two/echo: still disabled with its server: hostler enable two\n']);
@@ -51,7 +51,7 @@ test('a tool of a disabled server is not said to be enabled', async () => {
   expect((await hostler('call', 'two.echo', 'text=x')).code).toBe(0);
 });
 
-test('a server that its entry keeps out of service is not said to be enabled', async () => {
+test('a server that is disabled by its entry is not reported as enabled', async () => {
   const off = { off: { ...fixtureEntry(), enabled: false }, bad: { command: 'x', args: 7 } };
   place.configure({ ...JSON.parse(text), mcpServers: { ...JSON.parse(text).mcpServers, ...off } });
   await eventually('the edit is in effect', async () => (await hostler('status')).stdout.includes('\nbad '));
@@ -64,7 +64,7 @@ test('a server that its entry keeps out of service is not said to be enabled', a
   await eventually('the edit is undone', async () => !(await hostler('status')).stdout.includes('\nbad '));
 });
 
-test('a save of other settings is not reported, and the commands in one text are', async () => {
+test('a save of other settings is not reported, but remarks about commands in one text are', async () => {
   const up = place.running.at(-1) as Running;
   const inEffect = () => up.stderr.match(/the edited configuration is in effect/g)?.length ?? 0;
   const before = inEffect();
@@ -90,7 +90,7 @@ test('a mistyped tool is not disabled', async () => {
   expect([code, stderr]).toEqual([1, expect.stringContaining('did you mean echo?')]);
 });
 
-test('logs of all servers, the last lines, and those of a time', async () => {
+test('logs of all servers, the last lines, and lines of a period', async () => {
   await eventually('both ran', async () =>
     /two [\s\S]*one /.test((await hostler('logs')).stdout.split('\n').reverse().join('\n')),
   );

@@ -1,4 +1,4 @@
-/** `hostler` alone, as a new user meets it: in an empty home, and in homes with clients. */
+/** `hostler` without arguments, as a new user runs it: in an empty home, and in homes with clients. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -70,7 +70,7 @@ test.each<[string, Record<string, unknown>, RegExp]>([
     },
     /\n1 server in 1 client: 1 different\n/,
   ],
-])('AC-E12 %s: counted as by hand, and nothing is written, started or connected to', async (_name, files, said) => {
+])('AC-E12 %s: the counts are correct, and nothing is written, started or connected to', async (_name, files, said) => {
   for (const [file, value] of Object.entries(files)) write(file, value);
   const text = await alone();
   expect(text).toMatch(said);

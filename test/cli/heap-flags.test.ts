@@ -1,4 +1,4 @@
-/** The V8 flags of long-running commands, in processes of their own: they hold for a whole process. */
+/** The V8 flags of long-running commands, in separate processes, because they apply to a whole process. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';

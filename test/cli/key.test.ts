@@ -26,7 +26,7 @@ const text = () => readFileSync(place.config, 'utf8');
 const keys = () => (parseConfigText(text(), 'x') as { keys?: Record<string, Record<string, unknown>> }).keys;
 
 describe('add', () => {
-  test('shows the key once, keeps its hash, and leaves every comment where it was', async () => {
+  test('shows the key once, stores its hash, and keeps every comment in its place', async () => {
     const { code, stdout } = await key(
       'add',
       'ann',
@@ -53,7 +53,7 @@ describe('add', () => {
     expect(text()).not.toContain(made);
   });
 
-  test('keys of one worker share its epoch; a name that comes back gets another one', async () => {
+  test('keys of one worker share its epoch; a name that is added again gets another epoch', async () => {
     const worker = ['--worker', 'laptop', '--role', 'reader'];
     await key('add', 'old', ...worker);
     await key('add', 'new', ...worker);
@@ -68,7 +68,7 @@ describe('add', () => {
     expect(keys()?.later?.epoch).not.toBe(first);
   });
 
-  test('a key written without an epoch shares the one that it has by its hash', async () => {
+  test('a key without an epoch in its entry shares the epoch from its hash', async () => {
     place.configure({ mcpServers: {}, keys: { old: { worker: 'laptop', hash: hashOf('k') } }, unlistedRole: 'allow' });
     expect((await key('add', 'new', '--worker', 'laptop', '--no-role')).code).toBe(0);
     expect((await key('list')).stdout).toMatch(/^old .*laptop[\s\S]*^new .*laptop/m);
@@ -89,7 +89,7 @@ describe('add', () => {
     });
   });
 
-  test('into a new file for its user alone, never over an old one', async () => {
+  test('writes the key into a new file for its user only, never over an existing file', async () => {
     const file = path.join(place.folder, 'worker.key');
     const { code, stdout } = await key('add', 'ann', '--key-file', file);
     expect([code, stdout, statSync(file).mode & 0o777]).toEqual([0, '', 0o600]);
@@ -100,10 +100,10 @@ describe('add', () => {
   });
 
   test.each<[string, string[], RegExp]>([
-    ['a name that is taken', ['ann'], /the key 'ann' already exists/],
-    ['a name that is none', ['a/b'], /is not a valid key name/],
-    ['a date that is none', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
-    ['a worker that is none', ['bob', '--worker', '../x', '--role', 'reader'], /keys\.bob\.worker/],
+    ['a name in use', ['ann'], /the key 'ann' already exists/],
+    ['an invalid name', ['a/b'], /is not a valid key name/],
+    ['an invalid date', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
+    ['an invalid worker', ['bob', '--worker', '../x', '--role', 'reader'], /keys\.bob\.worker/],
     ['a role that is not listed', ['bob', '--role', 'raeder'], /role 'raeder' is not listed[\s\S]*listed are reader/],
     ['a worker without a role', ['bob', '--worker', 'bob'], /a worker needs a role[\s\S]*--no-role/],
     ['a role and no role', ['bob', '--worker', 'bob', '--role', 'reader', '--no-role'], /exclude each other/],
@@ -143,7 +143,7 @@ describe('add', () => {
     expect(Object.keys(keys() ?? {})).toEqual(['odd', 'ann']);
   });
 
-  test('of several at once none is lost, and of two with one name one is refused', async () => {
+  test('of several added at once none is lost, and of two with the same name one is refused', async () => {
     const names = ['a', 'b', 'a'];
     const ended = await Promise.all(names.map((name) => key('add', name)));
     expect(ended.map(({ code }) => code).sort()).toEqual([0, 0, 2]);
@@ -165,7 +165,7 @@ describe('add', () => {
   });
 });
 
-test('list shows what each opens, and no hash', async () => {
+test('list shows what each key opens, and no hash', async () => {
   await key('add', 'ann', '--role', 'reader', '--worker', 'laptop');
   await key('add', 'bob', '--expires', '2020-01-31');
   const shown = await key('list');
@@ -222,7 +222,7 @@ test('nats has the TLS, sync and size options, writes a file and reloads nats-se
   expect([code, stderr]).toEqual([1, expect.stringContaining('not nats-server')]);
 });
 
-test('revoke takes it out, also one that cannot be used; what is not there is told', async () => {
+test('revoke removes a key, also an invalid one; an unknown key is reported', async () => {
   await key('add', 'ann');
   expect((await key('revoke', 'ann')).code).toBe(0);
   expect(keys()).toEqual({});

@@ -65,7 +65,7 @@ test('servers that are processes are listed without undici and prom-client being
   expect(loaded).not.toMatch(/undici|prom-client/);
 });
 
-test('the compiled code of a run is saved for its user alone, and spoilt code does no harm', async () => {
+test('the compiled code of a run is saved for its user only, and damaged code does no harm', async () => {
   place = new Workplace();
   place.configure({ mcpServers: { twenty: { command: 'perl', args: [twentyTools] } } });
   const code = path.join(place.dataDir, 'compile-cache', 'up');

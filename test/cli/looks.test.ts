@@ -137,7 +137,7 @@ const argsOf = ([name = '', ...words]: readonly string[]): string[] => {
 const { FORCE_COLOR: _, NO_COLOR: __, CI: ___, ...own } = process.env;
 const home = { HOME: place.folder, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '', XDG_STATE_HOME: '', HOSTLER_DATA_DIR: '' };
 
-/** Everything but line ends, and the tabs that separate nothing. */
+/** Control, direction and invisible characters, also tabs. Line ends are split off before. */
 const unsafe = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\u200b]/u;
 const faulty = (text: string): string[] => text.split('\n').filter((line) => unsafe.test(line));
 
@@ -193,7 +193,7 @@ test.each<[string, Record<string, string>]>([
 test.each<[string, Record<string, string>, boolean]>([
   ['TERM=dumb', { TERM: 'dumb' }, false],
   ['a terminal that can move its cursor', {}, true],
-])('AC-E14 status -w with %s shows table after table', async (_name, env, isMoved) => {
+])('AC-E14 status -w with %s prints table after table', async (_name, env, isMoved) => {
   const command = `stty cols 80 rows 50; exec '${process.execPath}' '${main}' status -w --data-dir '${place.dataDir}'`;
   const child = spawn('script', ['-qfec', command, '/dev/null'], {
     cwd: place.folder,

@@ -1,4 +1,4 @@
-/** NATS is asked for, and its packages are not installed beside Hostler: the error has the one command that installs them. */
+/** NATS is configured, but its packages are not installed: the error has the command that installs them. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What it says before it ends, or in the first seconds. */
+/** The output before the end, or of the first seconds. */
 async function saidBy(...args: string[]): Promise<string> {
   const child = spawn(process.execPath, ['dist/cli/main.js', ...args], { cwd: folder });
   let said = '';

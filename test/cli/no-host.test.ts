@@ -1,4 +1,4 @@
-/** `call` and `tools` with no Hostler running: what they start, how they end, and that nothing is left. */
+/** `call` and `tools` without a running Hostler: the servers they start, their exit codes, and no leftovers. */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -49,7 +49,7 @@ test('AC-E16 call starts the server that it needs and no other, prints the answe
   expect([pidsOf('one').length, pidsOf('eager'), isClean()]).toEqual([1, [], true]);
 });
 
-test('the exit codes are those of a running Hostler, and nothing is left after a failure', async () => {
+test('the exit codes equal those with a running Hostler, and nothing is left after a failure', async () => {
   const cases: [string[], number, RegExp][] = [
     [['one', 'fail'], 1, /^could not connect to database\n$/],
     [['one.add', 'a=2'], 2, /one\.add needs b/],
@@ -77,7 +77,7 @@ test('tools starts servers that were never listed, once; hostler up then knows t
   expect(pidsOf('one').length).toBe(1);
 });
 
-test('what was disabled with a running Hostler stays disabled', async () => {
+test('tools that were disabled with a running Hostler stay disabled', async () => {
   const up = place.up();
   await up.ready();
   expect((await hostler('disable', 'one')).code).toBe(0);
@@ -116,7 +116,7 @@ test('SIGTERM while the server starts stops it, then ends the command', async ()
   expect([running.child.signalCode, running.stderr, isClean()]).toEqual(['SIGTERM', '', true]);
 });
 
-test('commands at the same moment run one after the other', async () => {
+test('simultaneous commands run one after the other', async () => {
   const ended = await Promise.all(['a', 'b', 'c'].map((text) => hostler('call', 'one.echo', `text=${text}`)));
   expect(ended.map(({ code, stdout, stderr }) => [code, stdout, stderr])).toEqual([
     [0, 'a\n', ''],
@@ -138,7 +138,7 @@ test('other commands are told that a command has the data directory; Ctrl-C duri
   expect([running.child.signalCode, running.stderr, isClean()]).toEqual(['SIGINT', '', true]);
 });
 
-test('AC-E16 a Hostler that runs is used, and its server keeps running', async () => {
+test('AC-E16 a running Hostler is used, and its server keeps running', async () => {
   await place.up().ready();
   expect(await hostler('call', 'one.echo', 'text=x')).toMatchObject({ code: 0, stdout: 'x\n' });
   expect(await hostler('call', 'one.echo', 'text=y')).toMatchObject({ code: 0, stdout: 'y\n' });
@@ -146,13 +146,13 @@ test('AC-E16 a Hostler that runs is used, and its server keeps running', async (
   expect([isAlive(pid), others]).toEqual([true, []]);
 });
 
-test('without a configuration the error says where it was looked for', async () => {
+test('without a configuration the error lists the places that were searched', async () => {
   env.XDG_CONFIG_HOME = path.join(place.folder, 'empty');
   const { code, stderr } = await hostler('call', 'one.echo', 'text=x');
   expect([code, stderr]).toEqual([1, expect.stringContaining('no configuration found: looked for')]);
 });
 
-test('--config names another configuration: its Hostler if it runs, else its servers are started', async () => {
+test('--config names another configuration: its running Hostler is used, otherwise its servers are started', async () => {
   Object.assign(place, { config: path.join(place.folder, 'mcp.json') });
   place.configure({ mcpServers: { other: marks('other') } });
   const named = ['--config', place.config];

@@ -41,7 +41,9 @@ test('the other servers of the file run, and no tool is listed twice', { timeout
   expect(up.stderr.match(/is Hostler itself/g)).toHaveLength(2);
 });
 
-test('a Hostler that listens everywhere refuses the name of its machine', { timeout: 120_000 }, async () => {
+test('a Hostler that listens at all addresses refuses an entry with the name of its machine', {
+  timeout: 120_000,
+}, async () => {
   const listen = { host: '0.0.0.0' };
   place.configure({ listen, mcpServers: { one: fixtureEntry() } });
   const up = place.up();

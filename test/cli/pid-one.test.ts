@@ -26,7 +26,7 @@ afterAll(async () => {
   for (const end of toEnd) await end();
 });
 
-/** One that serves, the server of which has started and left twelve orphans behind, which end at once. */
+/** A running Hostler, whose server has started and left behind twelve orphans, which end at once. */
 async function start(words: readonly string[]) {
   const place = new Workplace();
   const ledger = path.join(place.folder, 'ledger');
@@ -55,7 +55,7 @@ async function start(words: readonly string[]) {
   const ran = () => read(ledger);
   await eventually('the server has started', () => ran() !== undefined);
 
-  /** A call that takes a while. Resolves when the server has it. */
+  /** A slow call. Resolves when the server has received it. */
   const call = async (): Promise<{ readonly answer: Promise<unknown> }> => {
     const headers = {
       ...{ 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
@@ -81,7 +81,7 @@ function read(file: string): string | undefined {
   }
 }
 
-/** Those that only wait to be reaped too. */
+/** Including processes that only wait to be reaped. */
 function descendantsOf(pid: number): ProcessFacts[] {
   const all = readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? (factsNow(Number(name)) ?? []) : []));
   const found = new Set([pid]);
@@ -101,7 +101,7 @@ test.concurrent.each([
     const { pid: unshare, ended, said, call } = await start(words);
     await eventually('no orphan runs, and none is a zombie', () => !descendantsOf(unshare).some(isOrphan), 10_000);
     const { answer } = await call();
-    // What a signal to the group reaches, but for `unshare` itself, which is no part of the container.
+    // The processes that a signal to the group reaches, except `unshare`, which is no part of the container.
     for (const { pid, pgid } of descendantsOf(unshare)) if (pgid === unshare) process.kill(pid, 'SIGTERM');
     expect(await answer).toMatchObject(result);
     expect(await ended).toEqual([0, null]);

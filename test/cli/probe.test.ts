@@ -1,5 +1,5 @@
 /**
- * `hostler probe` as a person or a script meets it: what it prints, what it exits with, and that it leaves nothing behind.
+ * `hostler probe` as a person or a script runs it: its output, its exit code, and that it leaves nothing behind.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -81,7 +81,7 @@ test.each(httpFixtures.map(({ name }) => name))('%s is reached over HTTP', async
   }
 });
 
-describe('a failure is one line, with what to do, and the right exit code', () => {
+describe('a failure is one line with a hint, and has the right exit code', () => {
   test.each([
     ['nothing to probe', ['probe'], 2, 'usage: hostler probe'],
     ['an unknown command', ['prob'], 2, 'did you mean probe? hostler --help'],
@@ -115,13 +115,13 @@ describe('a failure is one line, with what to do, and the right exit code', () =
   });
 });
 
-test('--env NAME passes a variable of ours on, and nothing else', async () => {
+test('--env NAME passes this variable on, and no other', async () => {
   const script = 'echo "$SECRET_OF_OURS,$HOSTLER_DATA_DIR" >&2; exit 1';
   const { stderr } = await hostler('probe', '--env', 'SECRET_OF_OURS', '--', 'sh', '-c', script);
   expect(stderr).toContain('[REDACTED],');
 });
 
-test('--json neutralises the texts of a server, and still parses to them', async () => {
+test('--json escapes control characters in texts of a server, and parses to the same texts', async () => {
   const name = 'x\u009b31m\u202e\u200b\u{e0041}\u3164';
   const answer = (id: number, result: unknown) => JSON.stringify({ jsonrpc: '2.0', id, result });
   const hello = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name, version: '1' } };

@@ -1,4 +1,4 @@
-/** The ends of `hostler up --stdio`: of its client, of its host, and before either begins. */
+/** How `hostler up --stdio` ends: with its client, with its host, and before either begins. */
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,6 +1,6 @@
 /**
- * `hostler up --stdio` as clients start it: a relay to a host that outlives it. The clients are those of both SDKs and lines by hand; the
- * truth about calls is what the server wrote down.
+ * `hostler up --stdio` as clients start it: a relay to a host that outlives it. The clients are those of both SDKs and lines by
+ * hand; the truth about calls is what the server wrote down.
  */
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -55,7 +55,7 @@ const commandOf = (pid: number): string => {
     return '';
   }
 };
-/** Fields after the name, which may hold blanks: state, parent, group, session. */
+/** The fields after the name, which may contain blanks: state, parent, group, session. */
 const sessionOf = (pid: number) => readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ')[3];
 const hostPid = (): number | undefined => processes().find((pid) => !commandOf(pid).includes('--stdio'));
 
@@ -105,7 +105,7 @@ const withLedger = () => {
 };
 
 describe('R1 the host outlives the client that started it', () => {
-  test('two clients at once get one host, and the end of the first leaves the second alone', async () => {
+  test('two clients at once get one host, and the end of the first does not affect the second', async () => {
     place.configure({ mcpServers: { one: fixtureEntry() }, idleExit });
     const [first, second] = await Promise.all([sdk1(), sdk2()]);
     const { pid, servers } = await eventually('both have joined', async () => {
@@ -177,7 +177,7 @@ test('R1 a socket that was removed from the data directory is made again for the
   expect(statSync(socket).mode & 0o777).toBe(0o600);
 });
 
-describe('R2 a host that is lost', () => {
+describe('R2 a lost host', () => {
   test('killed under load: the relay starts another, no call runs twice, and every call is answered', async () => {
     const ledger = withLedger();
     const client = await sdk1();
@@ -269,7 +269,7 @@ describe('R3 one host for one configuration and one environment', () => {
     expect((await status()).pid).toBe(served.pid);
   });
 
-  test('a variable that differs is named and its value is not; a missing one is added', async () => {
+  test('a differing variable is named, but not its value; a missing variable is added', async () => {
     const server = {
       ...fixtureEntry(),
       env: { ...(fixtureEntry().env as object), A: placeholder('env:TOKEN_A'), B: placeholder('TOKEN_B') },
@@ -345,7 +345,7 @@ describe('R3 one host for one configuration and one environment', () => {
   });
 });
 
-test('R1 where the data directory cannot be used, the process serves its client itself and says so once', async () => {
+test('R1 if the data directory cannot be used, the process serves its client itself and says so once', async () => {
   place.configure({ mcpServers: { one: fixtureEntry() } });
   const args = ['up', '--stdio', '--config', place.config, '--data-dir', '/sys/hostler-test'];
   const relay = new Running(args);

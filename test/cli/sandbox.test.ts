@@ -49,7 +49,7 @@ beforeAll(async () => {
 });
 afterAll(() => place.remove());
 
-test('E7 a server reaches neither the key, the configuration nor the control socket of its own Hostler', async () => {
+test('E7 a server can reach neither the key, the configuration nor the control socket of its Hostler', async () => {
   const { stdout, stderr } = await place.hostler(
     'call',
     'spy',

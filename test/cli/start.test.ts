@@ -1,4 +1,4 @@
-/** `npm start`: real servers, until Ctrl-C, and nothing left. */
+/** `npm start`: real servers run until Ctrl-C, and nothing is left. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { type Ready, Running } from './hostler-process.js';
 
 const script = fileURLToPath(new URL('../../scripts/start.mjs', import.meta.url));
 
-test('serves four real servers, hands options on, and ends with Ctrl-C', { timeout: 60_000 }, async () => {
+test('serves four real servers, forwards options, and ends with Ctrl-C', { timeout: 60_000 }, async () => {
   const child = spawn(process.execPath, [script, '--json', '--port', '0'], { stdio: 'pipe' });
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk) => (stdout += chunk));

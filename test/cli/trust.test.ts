@@ -1,4 +1,4 @@
-/** A `hostler.json` in the working folder, as strangers' repositories have them: what it may do before it is confirmed. */
+/** A `hostler.json` in the working folder, as in a foreign repository: its effects before it is confirmed. */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -34,7 +34,7 @@ function hostler(...args: string[]) {
   return running.closed;
 }
 
-test('E8 nothing of a found file is run by up or over stdio before it is confirmed', async () => {
+test('E8 up and up --stdio run nothing from a found file before it is confirmed', async () => {
   place.configure({ mcpServers: { evil: marks('evil') }, broker: { listen: { port: 0 } } });
   const [up, stdio] = await Promise.all([hostler('up', '--port=0'), hostler('up', '--stdio')]);
   expect([up.code, up.stderr]).toEqual([
@@ -45,7 +45,7 @@ test('E8 nothing of a found file is run by up or over stdio before it is confirm
   expect(existsSync(marker('evil'))).toBe(false);
 });
 
-test('E8 a person is asked on a terminal; then a changed command waits for hostler trust, and the rest counts', async () => {
+test('E8 a terminal asks for confirmation; then a changed command waits for hostler trust, and other changes take effect', async () => {
   place.configure({ mcpServers: { a: marks('first') } });
   writeFileSync(marker('run'), `exec '${process.execPath}' '${main}' up --port=0 --json\n`);
   const up = spawn('script', ['-qfec', `sh '${marker('run')}'`, '/dev/null'], {

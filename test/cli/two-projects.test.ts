@@ -56,7 +56,7 @@ test('R5 two projects run at once, each with its data and port, and commands fin
       `\n  hostler status --config ${path.join(project, 'hostler.json')}\n      show its servers\n`,
     );
 
-  // The one with a port of its own keeps it, because clients have its URL.
+  // The project with a stored port keeps it, because clients have its URL.
   const [kept, other] = readyOne.url.includes(':8383/') ? [second, first] : [first, second];
   const { url, pid } = kept === second ? readyTwo : readyOne;
   kept.child.kill('SIGKILL');

@@ -37,7 +37,7 @@ async function onTerminal(env: Readonly<Record<string, string>>, until: (shown: 
   return shown;
 }
 
-test('the block at the end is redrawn until all servers are learnt, below the log, and removed at the end', async () => {
+test('the block at the end is redrawn below the log until the tools of all servers are known, and then removed', async () => {
   const shown = await onTerminal({}, (text) => text.includes('2 servers: 2 ready'));
   expect(shown).toMatch(redrawn);
   const screen = screenOf(shown);

@@ -1,5 +1,5 @@
 /**
- * `hostler up` as a person or a script meets it: the line that says it serves, what it says when it cannot, and how it ends.
+ * `hostler up` as a person or a script runs it: its first line, its errors, and its end.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ async function ask(running: Running, id: number, method: string, params: object 
   return JSON.parse(line) as { result: Record<string, unknown> };
 }
 
-/** A server whose one tool takes as long as it is told, and writes down that it was called. */
+/** A server whose only tool takes as long as its argument says, and records that it was called. */
 const sleeper = (file: string) => `
   const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
   const answers = {
@@ -53,7 +53,7 @@ describe('when it serves', () => {
     expect(ready).toMatchObject({ ready: true, pid: running.child.pid, dataDir: place.dataDir });
     expect(ready.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/);
     await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad'));
-    // A key is for those who can read the file, and not for a log.
+    // The key belongs in its file, not in a log.
     const told = `the key is in ${path.join(place.dataDir, 'key')}`;
     await eventually('where the key is', () => running.stderr.includes(told));
     expect(running.stderr).not.toContain(ready.key);
@@ -64,14 +64,14 @@ describe('when it serves', () => {
     expect([code, stdout.split('\n').length]).toEqual([0, 2]);
   });
 
-  test('the data directory and all in it are for its user alone', async () => {
+  test('only its user can access the data directory and its content', async () => {
     place.configure({});
     await place.up().ready();
     const modeOf = (file: string) => statSync(path.join(place.dataDir, file)).mode & 0o777;
     expect([modeOf('.'), modeOf('control.sock'), modeOf('key')]).toEqual([0o700, 0o600, 0o600]);
   });
 
-  test('E12 the key is printed when it is created and not after a restart, and a socket that was left is replaced', async () => {
+  test('E12 the key is printed when it is created and not after a restart, and a left-over socket is replaced', async () => {
     place.configure({});
     const begin = () => place.follow('up', '--config', place.config, '--json', '--port=0');
     const first = begin();
@@ -110,7 +110,7 @@ describe('when it serves', () => {
     expect(isAlive(pid)).toBe(true);
   });
 
-  test('R2 `restart` of a Hostler with a terminal keeps its process, and its relays go on', async () => {
+  test('R2 `restart` of a Hostler with a terminal keeps its process, and its relays continue', async () => {
     place.configure({ mcpServers: { one: fixtureEntry() } });
     const { pid } = await place.up().ready();
     const relay = place.follow('up', '--config', place.config, '--stdio');
@@ -120,7 +120,7 @@ describe('when it serves', () => {
     expect(JSON.stringify((await ask(relay, 2, 'tools/list')).result)).toContain('one__echo');
   });
 
-  test('a client that comes while a Hostler ends gets the next one, and the call that was running its answer', async () => {
+  test('a client that connects while a Hostler ends gets the next Hostler, and the running call is answered', async () => {
     const called = path.join(place.folder, 'called');
     const one = { command: process.execPath, args: ['-e', sleeper(called)] };
     place.configure({ mcpServers: { one }, idleExit: 500 });
@@ -141,7 +141,7 @@ describe('when it serves', () => {
     await eventually('the host has ended', () => !existsSync(path.join(place.dataDir, 'control.sock')));
   });
 
-  test('E12 over stdio, stdout belongs to the client, no key is printed, and its end is the end', async () => {
+  test('E12 over stdio, stdout belongs to the client, no key is printed, and the process ends with its client', async () => {
     place.configure({ idleExit: 500 });
     const running = place.follow('up', '--config', place.config, '--stdio', '--json');
     const line = await eventually('the line on stderr', () =>
@@ -164,7 +164,7 @@ describe('when it cannot serve it prints the reason and what to do', () => {
     return { code, stdout, said: stderr };
   };
 
-  test('a taken port is named, with the other choice', async () => {
+  test('a port in use is named, with the alternative', async () => {
     const pidFile = path.join(place.folder, 'started');
     const eager = { command: 'sh', args: ['-c', `echo > '${pidFile}'; sleep 60`], lazy: false };
     place.configure({ mcpServers: { eager } });
@@ -179,7 +179,7 @@ describe('when it cannot serve it prints the reason and what to do', () => {
     expect(existsSync(pidFile), 'a server was started for nothing').toBe(false);
   });
 
-  test('a data directory that another one uses, with its pid', async () => {
+  test('a data directory that another Hostler uses, with its pid', async () => {
     place.configure({});
     const { pid } = await place.up().ready();
     const { code, said } = await ended();
@@ -198,7 +198,7 @@ describe('when it cannot serve it prints the reason and what to do', () => {
     expect(code).toBe(1);
   });
 
-  test('no key, and others can reach it: wrong usage', async () => {
+  test('no key at an address that others can reach: wrong usage', async () => {
     place.configure({});
     const { code, said } = await ended('--auth', 'none', '--host', '0.0.0.0');
     expect([code, said.includes('listen on 127.0.0.1 only')]).toEqual([2, true]);
@@ -228,13 +228,13 @@ describe('how it ends', () => {
     expect((await place.hostler('status')).code).toBe(1);
   });
 
-  test('a second signal ends it at once, and what it started too', async () => {
+  test('a second signal ends it and its processes at once', async () => {
     const pidFile = path.join(place.folder, 'pid');
     const stubborn = `echo $$ > '${pidFile}'; trap '' TERM; while :; do sleep 0.1; done`;
     place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } } });
     const running = place.up();
     await running.ready();
-    // The shell makes the file before it writes its id: an empty one would be read as 0, our own process group.
+    // The shell creates the file before it writes its id: an empty file would be read as 0, the own process group.
     const pid = await eventually(
       'it runs',
       () => existsSync(pidFile) && (Number(readFileSync(pidFile, 'utf8')) || false),
@@ -248,7 +248,7 @@ describe('how it ends', () => {
 });
 
 describe('the file is watched', () => {
-  test('an edit counts at once, and leaves alone what it does not change', async () => {
+  test('an edit takes effect at once, and does not affect other entries', async () => {
     const pids = async () => {
       const { stdout } = await place.hostler('status', '--json');
       const { servers } = JSON.parse(stdout) as { servers: { name: string; pid?: number; state: string }[] };
@@ -267,7 +267,7 @@ describe('the file is watched', () => {
     await eventually('the old one is gone', () => !isAlive(before.get('goes') as number));
   });
 
-  test('a key that is taken away stops counting at once, however long a server takes to stop', async () => {
+  test('a removed key is refused at once, however long a server takes to stop', async () => {
     const stubborn = `trap '' TERM; while :; do sleep 0.1; done`;
     const keys = { ann: { hash: `sha256:${createHash('sha256').update('key-of-ann').digest('hex')}` } };
     place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } }, keys });
