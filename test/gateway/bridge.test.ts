@@ -1,5 +1,5 @@
 /**
- * A question of a server reaches the person at the other end, and the answer its tool: official clients of both eras, the
+ * A question of a server reaches the user of the client, and the answer reaches the tool: official clients of both eras, the
  * fixture servers of both eras, over pipes and in memory, with a bridge and little else in between.
  */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -78,7 +78,7 @@ describe.each(servers.map((cell) => [`${cell.era} server ${cell.name}`, cell] as
   });
 
   if (cell.transport === 'memory')
-    test('each of two clients is asked about its own call, and about no other', async () => {
+    test('each of two clients gets only the questions about its own call', async () => {
       const [, legacy] = clients[0] as (typeof clients)[0];
       const [, modern] = clients[2] as (typeof clients)[0];
       const both = [await meet(legacy, 'ann'), await meet(modern, 'bob')] as const;

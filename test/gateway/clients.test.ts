@@ -33,7 +33,7 @@ afterAll(async () => {
   servers?.remove();
 });
 
-/** What must have come out, of what this client can do. */
+/** The expected results, for the abilities of this client. */
 function expected(deeds: Deeds, prefix: string): Deeds {
   return {
     tools: deeds.tools,

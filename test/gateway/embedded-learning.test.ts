@@ -75,12 +75,12 @@ test('E17 a worker of an embedded broker calls a tool of a server that was never
   expect((await tools.execute('one', 'work', {})).isError).toBe(false);
 });
 
-test('E17 learnAtBoot: false keeps servers asleep until their first call', async () => {
+test('E17 with learnAtBoot: false servers are not started before their first call', async () => {
   const host = await openHost({ learnAtBoot: false });
   const gateway = await createGateway({ host, settings });
   ends.push(() => gateway.close(0));
   await host.spawn({ name: 'two', ...serverEntry() }, { lazy: true });
-  // Learning begins in the same turn; there is nothing to wait for.
+  // The startup listing would begin in the same turn, so no wait is needed.
   await new Promise((resolve) => setImmediate(resolve));
   expect(host.status().map(({ run }) => run)).toEqual([0, 0]);
 });

@@ -1,4 +1,7 @@
-/** Pages of listed origins as browsers let them: asked first, and allowed to read. All others are told nothing (X1 still holds). */
+/**
+ * Pages of listed origins, as browsers treat them: they send a preflight and may read answers. All others get no CORS headers (X1
+ * still holds).
+ */
 import { expect, test } from 'vitest';
 import { META, modernHeaders, rpc, send, start } from './http-harness.js';
 
@@ -59,7 +62,7 @@ test('other origins are refused or served as before, without CORS headers', asyn
   expect([plain.status, allowHeaders(plain.headers)]).toEqual([200, []]);
 });
 
-test('names that are allowed later count at once, and those that are not any more', async () => {
+test('changes of the allowed origins take effect at once', async () => {
   const { port, ingress } = await start({ listen });
   ingress.allow({ hosts: ['gw.example'], origins: ['https://other.example'] });
   expect((await send(port, asks(page))).status).toBe(403);
@@ -68,7 +71,7 @@ test('names that are allowed later count at once, and those that are not any mor
   expect((await send(port, named)).status).toBe(200);
 });
 
-test('answers are counted by their status, and of streams only those that listen', async () => {
+test('answers are counted by their status, and of streams only listen streams', async () => {
   const { port, ingress, router } = await start({ listen });
   router.answers.set('subscriptions/listen', () => {});
   router.answers.set('slow', () => {});

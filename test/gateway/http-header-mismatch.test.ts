@@ -20,7 +20,7 @@ interface Case {
 }
 
 const base64 = (text: string) => `=?base64?${Buffer.from(text).toString('base64')}?=`;
-/** Our own reading of the rule: plain when it can be, at times encoded although it need not be. */
+/** An independent implementation of the rule: plain if possible, sometimes encoded without need. */
 const encoded = (text: string, random: Random) =>
   /^[!-~]([ -~]*[!-~])?$/.test(text) && !text.startsWith('=?') && random() < 0.7 ? text : base64(text);
 
@@ -76,7 +76,7 @@ function rightCase(random: Random): Case & { field: string | undefined } {
 
 type Change = (made: Case & { field: string | undefined }, random: Random) => boolean;
 
-/** Each returns false where it does not apply. */
+/** Each change returns false if it does not apply. */
 const changes: Readonly<Record<string, Change>> = {
   'version missing': ({ headers }) => delete headers['mcp-protocol-version'],
   'another version': ({ headers }, random) => {

@@ -86,7 +86,7 @@ describe('opening', () => {
   });
 });
 
-describe('whose session', () => {
+describe('the owner of a session', () => {
   const methods = ['POST', 'GET', 'DELETE'];
   const tries = (headers: Record<string, string>) =>
     ({
@@ -113,7 +113,7 @@ describe('whose session', () => {
     expect(reply.status).toBe(400);
   });
 
-  test('the version must be the agreed one where it is given', async () => {
+  test('a given version must be the negotiated one', async () => {
     const { port } = await start();
     const { 'mcp-session-id': id = '' } = await openSession(port, '2025-06-18');
     const status = async (version?: string) => {
@@ -125,7 +125,7 @@ describe('whose session', () => {
     ]);
   });
 
-  test('each request has the role that its key has now', async () => {
+  test('each request has the present role of its key', async () => {
     let role = 'reader';
     const { router, port } = await start({ authenticate: () => ({ id: 'ann', role, scopes: [] }) });
     const headers = await openSession(port);
@@ -149,7 +149,7 @@ describe('requests', () => {
     expect([reply.status, reply.json().error?.code, reply.json().id]).toEqual([200, -32601, 'x']);
   });
 
-  test('an id that is in flight is refused; "1" and 1 are two', async () => {
+  test('an id that is in flight is refused; "1" and 1 are different ids', async () => {
     const { router, port } = await start();
     const headers = await openSession(port);
     router.answers.set('tools/call', () => {});
@@ -201,7 +201,7 @@ describe('requests', () => {
     },
   );
 
-  test('other notifications are accepted and go no further', async () => {
+  test('other notifications are accepted and not forwarded', async () => {
     const { router, port } = await start();
     const headers = await openSession(port);
     const { reached } = router;
@@ -235,7 +235,7 @@ describe('asking the client', () => {
     return { headers, stream, exchange, ask: exchange.ask as NonNullable<Exchange['ask']> };
   }
 
-  test('travels on the stream of the request, and its answer comes by POST', async () => {
+  test('is sent on the stream of the request, and its answer comes by POST', async () => {
     const harness = await start();
     const { headers, stream, exchange, ask } = await asking(harness);
     const answers = Promise.all([
@@ -335,7 +335,7 @@ describe('asking the client', () => {
     left.abort();
     await sent;
     const exchange = router.handled[1] as Exchange;
-    // Whatever came after the loss was seen after it.
+    // All events after the loss were received after it.
     for (let i = 0; i < 3; i++) await send(port, { headers, body: rpc(2, 'a') });
     await expect(exchange.ask?.('a', '{}', { deadlineAtMs: far })).rejects.toMatchObject({ code: 'transport' });
     expect(exchange.signal.aborted).toBe(false);
@@ -345,7 +345,7 @@ describe('asking the client', () => {
 describe('the stream of a session', () => {
   const session = ({ router }: Harness) => router.sessions[0] as ClientSession;
 
-  test('is one, carries what belongs to no request, and keeps it in order while it is lost', async () => {
+  test('is the only one, carries messages without a request, and stores them in order while it is lost', async () => {
     const harness = await start();
     const headers = await openSession(harness.port, '2025-06-18');
     const stream = await listen(harness.port, { method: 'GET', headers });
@@ -379,7 +379,7 @@ describe('the stream of a session', () => {
     expect(/^id: 0-0\nretry: [123]\d{3}\ndata: \n\n/.test(text)).toBe(isPrimed);
   });
 
-  test('what a client must ask for in a GET', async () => {
+  test('the required headers of a GET', async () => {
     const { port } = await start();
     const headers = await openSession(port);
     expect((await send(port, { method: 'GET', headers: { ...headers, accept: 'application/json' } })).status).toBe(406);
@@ -410,7 +410,7 @@ describe('a lost connection', () => {
   const datas = (text: string) =>
     eventsIn(text).map(({ data }) => (data === '' ? '' : (JSON.parse(data).params?.n ?? JSON.parse(data).result)));
 
-  test('is no cancel; the client goes on after the last event it saw, of that stream only', async () => {
+  test('is no cancellation; the client continues after the last event it received, of that stream only', async () => {
     const harness = await start();
     const { headers, stream, exchange } = await begun(harness);
     const last = eventsIn(stream.text()).at(-1)?.id;
@@ -426,7 +426,7 @@ describe('a lost connection', () => {
     expect(datas(resumed.text())).toEqual([2, 3, { done: true }]);
   });
 
-  test('an answer that came meanwhile is kept, and can be had again', async () => {
+  test('an answer that came meanwhile is stored, and can be fetched again', async () => {
     const harness = await start();
     const { headers, stream, exchange } = await begun(harness);
     const [primer, first] = eventsIn(stream.text());
@@ -452,7 +452,7 @@ describe('a lost connection', () => {
     expect(datas(resumed.text())).toEqual([{ done: true }]);
   });
 
-  test('what is kept is bounded', async () => {
+  test('the stored events are bounded', async () => {
     const harness = await start({ limits: { eventsPerSession: 3 } });
     const { headers, stream, exchange } = await begun(harness);
     const last = eventsIn(stream.text()).at(-1)?.id;
@@ -464,7 +464,7 @@ describe('a lost connection', () => {
     expect(datas(resumed.text())).toEqual([8, 9, { done: true }]);
   });
 
-  test('a stream of another session is not to be had', async () => {
+  test('a stream of another session cannot be resumed', async () => {
     const harness = await start();
     const { stream } = await begun(harness);
     const other = await openSession(harness.port);
@@ -474,7 +474,7 @@ describe('a lost connection', () => {
 });
 
 describe('the end of a session', () => {
-  test('by DELETE: its requests, its stream and its signal end, its id is unknown', async () => {
+  test('by DELETE: its requests, stream and signal end, and its id becomes unknown', async () => {
     const { router, port, ingress } = await start();
     const headers = await openSession(port);
     router.answers.set('tools/call', () => {});
@@ -530,7 +530,7 @@ describe('the end of a session', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('W17 by the bound: the longest unused first, never one in use or being opened', async () => {
+  test('W17 by the bound: the session unused for longest first, never a session in use or being opened', async () => {
     const clock = new FakeClock();
     const { port } = await start({ clock, limits: { sessions: 3 } });
     const status = async (headers: Record<string, string>) => (await send(port, { headers, body: rpc(1, 'a') })).status;

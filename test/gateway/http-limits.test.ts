@@ -1,4 +1,4 @@
-/** X19: what is too large or too many is refused, and costs no memory. F5: slow peers lose their connection, not others theirs. */
+/** X19: messages that are too large or too many are refused without using memory. F5: only slow peers lose their connections. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
@@ -28,7 +28,7 @@ const head = (lines: readonly string[], method = 'POST') =>
 const json = 'Content-Type: application/json';
 
 describe('X19 sizes', () => {
-  test('X19 a declared length above 4 MiB is refused before a byte of it is read', async () => {
+  test('X19 a declared length above 4 MiB is refused before any byte of the body is read', async () => {
     const { router, port } = await start();
     for (const length of [4 * MiB + 1, 10 * 1024 * MiB, '9'.repeat(18)])
       expect(statusOf(await raw(port, head([json, `Content-Length: ${length}`])))).toBe(413);
@@ -93,7 +93,7 @@ describe('X19 sizes', () => {
     }
   });
 
-  test('X19 a batch of more than 100: 400, none of it is handed on', async () => {
+  test('X19 a batch of more than 100: 400, and no message of it is forwarded', async () => {
     const { router, port } = await start();
     const headers = await openSession(port, '2025-03-26');
     const before = router.reached;
@@ -113,12 +113,12 @@ describe('X19 a client that still writes gets the reason of its refusal', () => 
 
   const more = 'x'.repeat(KiB);
 
-  /** Writes on, with turns for the gateway between, and reads only then. */
+  /** Continues to write, with turns for the gateway in between, and reads afterwards. */
   async function lateReader(port: number, text: string): Promise<string> {
     const socket = rawSocket(port);
     socket.pause();
     const closed = new Promise((resolve) => socket.once('close', resolve));
-    // What is written after a reset has come takes the answer with it.
+    // A write after a received reset discards the answer.
     for (const piece of [text, more, more]) {
       await new Promise((resolve) => socket.write(piece, resolve));
       expect((await modern(port, 'a')).status).toBe(200);
@@ -153,7 +153,7 @@ describe('X19 a client that still writes gets the reason of its refusal', () => 
     ['a body of 8 MiB over HTTP/1.0', head([json, `Content-Length: ${8 * MiB}`]).replace('/1.1', '/1.0') + chunks, 413],
     ['a body that is not JSON', head(['Connection: close', `Content-Length: ${MiB}`]) + chunks, 415],
     ['a body after a wrong key', head(lastRequest).replace('key-of-ann', 'nobody') + chunks, 401],
-    ['a body at a path that is none', head(lastRequest).replace('/mcp', '/none') + chunks, 404],
+    ['a body at an unknown path', head(lastRequest).replace('/mcp', '/none') + chunks, 404],
   ])('E12 %s on a connection that ends after it: the answer arrives', async (_name, text, status) => {
     const { port } = await start();
     for (let i = 0; i < 3; i++) expect(statusOf(await lateReader(port, text))).toBe(status);
@@ -171,7 +171,7 @@ describe('X19 a client that still writes gets the reason of its refusal', () => 
     expect((await modern(port, 'a')).status).toBe(200);
   });
 
-  test('X19 the gateway closes without waiting for a client that does not', async () => {
+  test('X19 the gateway closes its side without waiting for a client that does not close', async () => {
     const clock = new FakeClock();
     const { port, ingress } = await start({ clock });
     const socket = new Socket({ allowHalfOpen: true }).connect(port, '127.0.0.1');
@@ -179,21 +179,21 @@ describe('X19 a client that still writes gets the reason of its refusal', () => 
     const answered = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString())));
     socket.write(long);
     expect(statusOf(await answered)).toBe(431);
-    // No time passes: neither that of lingering nor that of the last answers.
+    // No time passes on the clock, so neither lingering nor the last answers delay the close.
     await ingress.close(0);
     socket.destroy();
   });
 });
 
 describe('X19 numbers', () => {
-  test('X19 10,000 unfinished sessions: a thousand are kept, the rest is refused, one in use is not lost', async () => {
+  test('X19 10,000 unfinished sessions: a thousand are kept, the others are refused, and a session in use is not lost', async () => {
     const { port, ingress } = await start();
     const used = await openSession(port);
     await listen(port, { method: 'GET', headers: used });
     const before = process.memoryUsage().rss;
     const body = rpc(1, 'initialize', { protocolVersion: '2025-11-25', capabilities: {} });
     const text = head([json, `Content-Length: ${body.length}`]) + body;
-    // Pipelined: connections are not what is counted here.
+    // Pipelined, because this test does not count connections.
     const socket = rawSocket(port);
     let [answered, refused] = [0, 0];
     socket.on('data', (chunk) => {
@@ -258,7 +258,7 @@ describe('X19 numbers', () => {
       headers: modernHeaders('tools/call', call),
     });
 
-  test('E12 a key that has every open request gets no more while another key wants one', async () => {
+  test('E12 a key that uses all open requests gets no more while another key needs one', async () => {
     const { router, port } = await start({ limits: { exchanges: 8 } });
     router.answers.set('tools/call', () => {});
     const anns = Array.from({ length: 8 }, (_, id) => modern(port, 'tools/call', call, {}, id));
@@ -275,7 +275,7 @@ describe('X19 numbers', () => {
     await Promise.all([second, ...anns]);
   });
 
-  test('E12 neither bodies that come late nor a batch get past the number of open requests', async () => {
+  test('E12 neither late bodies nor a batch exceed the number of open requests', async () => {
     const { router, port, ingress } = await start({ limits: { exchanges: 4 } });
     router.answers.set('tools/call', () => {});
     const headers = await openSession(port, '2025-03-26');
@@ -284,7 +284,7 @@ describe('X19 numbers', () => {
     const lines = Object.entries(modernHeaders('tools/call', call)).map(([name, value]) => `${name}: ${value}`);
     const text = head([json, `Content-Length: ${body.length}`, ...lines]);
     const late = Array.from({ length: 6 }, () => rawSocket(port));
-    // Each is let in: no request is open yet.
+    // Each is admitted, because no request is open yet.
     for (const socket of late) {
       const goesOn = new Promise((resolve) => socket.once('data', resolve));
       socket.write(text.replace('\r\n\r\n', '\r\nExpect: 100-continue\r\n\r\n'));
@@ -301,7 +301,7 @@ describe('X19 numbers', () => {
     for (const socket of late) socket.destroy();
   });
 
-  test('E12 a key with every connection loses an idle one to another key, and keeps the busy ones', async () => {
+  test('E12 a key with all connections loses an idle connection to another key, and keeps the busy ones', async () => {
     // Two places are for connections whose key is not known yet, six for keys.
     const { router, port } = await start({ limits: { connections: 8 } });
     router.answers.set(
@@ -331,7 +331,7 @@ describe('X19 numbers', () => {
     expect([...busy, ...idle.slice(1)].map(({ destroyed }) => destroyed)).toEqual([false, false, false, false, false]);
   });
 
-  test('X19 what is kept for lost streams is bounded, in one session and in all', async () => {
+  test('X19 the events stored for lost streams are bounded, per session and in total', async () => {
     const limits = { eventBytesPerSession: 64 * 1024, eventBytes: 100 * 1024 };
     const { router, port, ingress } = await start({ limits });
     const sessions = [await openSession(port), await openSession(port), await openSession(port)];
@@ -369,13 +369,13 @@ describe('F5 slow peers', () => {
     'stop within a chunk': `${head([json, 'Transfer-Encoding: chunked'])}ff\r\n{"json`,
   };
 
-  test('F5 a hundred that stop or drip are closed by the limits while others are served', async () => {
+  test('F5 a hundred peers that stop or send single bytes are closed by the limits while others are served', async () => {
     const { router, port } = await start({ limits });
     const texts = Object.values(kinds);
     const sockets = Array.from({ length: 100 }, (_, i) => {
       const socket = rawSocket(port);
       const text = texts[i % texts.length] as string;
-      // Every other one drips on, a byte at a time.
+      // Every other peer continues with one byte at a time.
       socket.write(text);
       if (i % 2 === 0) {
         const drip = setInterval(() => socket.write('a'), 40);
@@ -434,7 +434,7 @@ describe('F5 slow peers', () => {
     return socket;
   }
 
-  test('F5 a reader that takes nothing is cut, with one large answer or a stream', async () => {
+  test('F5 a client that reads nothing is disconnected, with one large answer or a stream', async () => {
     const { router, port, ingress } = await start({ limits: { writeStallMs: 200 } });
     const big = JSON.stringify('x'.repeat(32 * MiB));
     const cut: boolean[] = [];
@@ -470,7 +470,7 @@ describe('F5 slow peers', () => {
   });
 });
 
-test('X19 an idle connection keeps neither its last request nor the answer to it', async () => {
+test('X19 an idle connection keeps neither its last request nor its answer in memory', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const held: WeakRef<object>[] = [];

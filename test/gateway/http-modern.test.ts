@@ -36,7 +36,7 @@ test('an answer is one JSON text with its length, joined from its parts, under t
   expect(wide.text).toContain('"id":12345678901234567890,');
 });
 
-test('the router gets what the port names, and params byte for byte', async () => {
+test('the router gets the members of its interface, and params byte for byte', async () => {
   const { router, port } = await start();
   await send(port, {
     path: '/mcp/alpha',
@@ -53,7 +53,7 @@ test('the router gets what the port names, and params byte for byte', async () =
   expect(exchange.ask).toBeUndefined();
 });
 
-test('no other header of a request goes further, whatever it holds', async () => {
+test('no other header of a request is forwarded, whatever its content', async () => {
   const { router, port } = await start({ authenticate: () => ({ id: 'ann', role: undefined, scopes: [] }) });
   const canary = 'canary-4711';
   await send(port, {
@@ -168,7 +168,7 @@ test('open streams get a comment now and then, on one timer', async () => {
     headers: modernHeaders('subscriptions/listen'),
   });
   await stream.until((text) => text.includes('acknowledged'));
-  // The other one looks for requests that wait in silence, and finds none.
+  // The other timer looks for silent waiting requests, and finds none.
   clock.advance(1_000);
   expect(clock.pendingTimers).toBe(1);
   clock.advance(13_999);
@@ -186,7 +186,7 @@ describe('the HTTP status', () => {
     ['an unknown method', { code: -32601, message: 'm' }, 404],
     ['a capability that is missing', { code: -32021, message: 'm', data: '{"requiredCapabilities":{}}' }, 400],
     ['an error of a server', { code: -32602, message: 'm' }, 200],
-    ['one that names its status itself', { code: -32602, message: 'm', httpStatus: 400 }, 400],
+    ['an error with its own status', { code: -32602, message: 'm', httpStatus: 400 }, 400],
     ['one of ours', { code: -31015, message: 'm' }, 200],
   ])('%s', async (_name, failure, status) => {
     const { router, port } = await start();
@@ -250,7 +250,7 @@ describe('metadata', () => {
 });
 
 describe('messages', () => {
-  test('a notification is taken with 202; cancelled over HTTP means nothing', async () => {
+  test('a notification is accepted with 202; notifications/cancelled over HTTP has no effect', async () => {
     const { router, port } = await start();
     const headers = { 'mcp-protocol-version': '2026-07-28' };
     const reply = await send(port, { body: notice('notifications/x', { a: 1 }), headers });
@@ -291,7 +291,7 @@ describe('messages', () => {
     expect([reply.status, reply.headers.allow]).toEqual([405, 'POST']);
   });
 
-  test('initialize with a modern envelope is the router’s to refuse', async () => {
+  test('initialize with a modern envelope is refused by the router', async () => {
     const { router, port } = await start();
     router.answers.set('initialize', (exchange) => exchange.fail({ code: -32601, message: 'no' }));
     const reply = await modern(port, 'initialize');
@@ -299,7 +299,7 @@ describe('messages', () => {
     expect(router.handled[0]?.client.era).toBe('modern');
   });
 
-  test('an envelope without the header is modern too, and the header is missed', async () => {
+  test('an envelope without the header is modern too, and the missing header is an error', async () => {
     const { port } = await start();
     const reply = await send(port, { body: rpc(1, 'a', { _meta: META }) });
     expect([reply.status, reply.json().error?.code]).toEqual([400, -32020]);
@@ -307,19 +307,19 @@ describe('messages', () => {
 });
 
 describe('the address', () => {
-  test('one that is taken is an error of listen', async () => {
+  test('an address in use is an error of listen', async () => {
     const { port } = await start();
     await expect(start({ listen: { host: '127.0.0.1', port } })).rejects.toMatchObject({ code: 'EADDRINUSE' });
   });
 
-  test('for every address of the machine, the url is one that works here', async () => {
+  test('when listening at all addresses, the url works on this machine', async () => {
     const { url, port } = await start({ listen: { host: '0.0.0.0', port: 0 } });
     expect([url, (await modern(port, 'a')).status]).toEqual([`http://127.0.0.1:${port}/mcp`, 200]);
   });
 });
 
 describe('the end', () => {
-  test('open requests are waited for, streams without an end are not', async () => {
+  test('the gateway waits for open requests, but not for endless streams', async () => {
     const { router, port, ingress } = await start();
     router.answers.set('subscriptions/listen', (exchange) => {
       exchange.notify('notifications/subscriptions/acknowledged', '{}');
@@ -341,7 +341,7 @@ describe('the end', () => {
     await expect(modern(port, 'a')).rejects.toThrow('ECONNREFUSED');
   });
 
-  test('E14 while open requests are waited for, the port answers: routes as ever, requests with 503', async () => {
+  test('E14 while the gateway waits for open requests, the port answers: routes as before, requests with 503', async () => {
     const answer = () => ({ status: 200, contentType: 'text/plain', body: 'ok' });
     const { router, port, ingress } = await start({ routes: new Map([['/healthz', { isPublic: true, answer }]]) });
     router.answers.set('tools/call', () => {});
@@ -364,7 +364,7 @@ describe('the end', () => {
     expect(refused.map(({ status, headers: told }) => [status, told['retry-after'], told.connection])).toEqual(
       refused.map(() => [503, '5', 'close']),
     );
-    // The answer that a request under way waits for is no new request.
+    // An answer that a running request waits for is no new request.
     expect((await send(port, { headers, body: '{"jsonrpc":"2.0","id":1,"result":{}}' })).status).toBe(202);
     expect((await asked)?.kind).toBe('result');
     for (const exchange of router.handled) exchange.succeed('{}');
@@ -374,7 +374,7 @@ describe('the end', () => {
     await expect(modern(port, 'a')).rejects.toThrow('ECONNREFUSED');
   });
 
-  test('past the time they have they are ended', async () => {
+  test('open requests are ended after their time', async () => {
     const { router, port, ingress } = await start();
     router.answers.set('tools/call', () => {});
     const waiting = modern(port, 'tools/call', call);

@@ -1,5 +1,5 @@
 /**
- * X1: DNS rebinding and other sites. Every cell of Host × Origin over real HTTP, judged by a rule that shares nothing with the
+ * X1: DNS rebinding and other sites. Every cell of Host × Origin over real HTTP, checked by a rule that shares no code with the
  * guard: a list of what is allowed, written out.
  */
 import { describe, expect, test } from 'vitest';
@@ -17,7 +17,7 @@ const keyed = (checksHost: boolean): Route => ({
 
 const port = 'PORT';
 
-/** Host header → whether it names us, and as whom. `undefined`: there is none. */
+/** Host header → whether it names this gateway, and by which name. `undefined`: no header. */
 const hosts: ReadonlyArray<readonly [header: string | undefined, name: 'loopback' | 'gw' | 'pinned' | undefined]> = [
   ['localhost', 'loopback'],
   [`localhost:${port}`, 'loopback'],
@@ -59,7 +59,7 @@ const hosts: ReadonlyArray<readonly [header: string | undefined, name: 'loopback
   ['gw.example.evil.example', undefined],
 ];
 
-/** Origin header → which Host it is at home at; `any` for one that is listed, `none` where it never is. */
+/** Origin header → the Host of the same origin; `any` for a listed origin, `none` for an origin that is never allowed. */
 const origins: ReadonlyArray<
   readonly [header: string | undefined, home: 'any' | 'loopback' | 'gw' | 'pinned' | 'none']
 > = [
@@ -135,7 +135,7 @@ describe('X1 Host × Origin', () => {
     expect([hosts.length * origins.length >= 200, allowed, router.reached]).toEqual([true, 54, 54]);
   });
 
-  test('X1 comes first on every path and method, with and without a key', async () => {
+  test('X1 is checked first on every path and method, with and without a key', async () => {
     const { router, port: at } = await start({ listen, routes: new Map([['/guarded', keyed(true)]]) });
     for (const path of ['/mcp', '/mcp/alpha', '/mcp/@group', '/guarded', '/none', '*', 'http://localhost/mcp']) {
       for (const method of ['POST', 'GET', 'DELETE', 'HEAD', 'OPTIONS', 'PUT']) {
@@ -153,7 +153,7 @@ describe('X1 Host × Origin', () => {
     expect(router.reached).toBe(0);
   });
 
-  test('X1 two Host lines are none', async () => {
+  test('X1 two Host lines count as none', async () => {
     const { router, port: at } = await start();
     for (const hostLines of [
       'localhost\r\nHost: localhost',
@@ -168,14 +168,14 @@ describe('X1 Host × Origin', () => {
 describe('the guards after it', () => {
   const post = { body, headers: modernHeaders('tools/call', { name: 'x' }) };
   test.each([
-    ['a path that is none of ours', { ...post, path: '/' }, 404],
+    ['an unknown path', { ...post, path: '/' }, 404],
     ['a path below a server', { ...post, path: '/mcp/alpha/x' }, 404],
     ['no key', { ...post, key: undefined }, 401],
     ['a wrong key', { ...post, key: 'Bearer nobody' }, 401],
     ['a wrong key at an unknown server', { ...post, path: '/mcp/unknown', key: 'Bearer nobody' }, 401],
     ['an unknown server', { ...post, path: '/mcp/unknown' }, 404],
     ['a method', { method: 'PUT' }, 405],
-    ['OPTIONS, as a browser asks first', { method: 'OPTIONS' }, 405],
+    ['OPTIONS, as in a preflight of a browser', { method: 'OPTIONS' }, 405],
     ['a form', { ...post, headers: { ...post.headers, 'content-type': 'text/plain' } }, 415],
     ['JSON and more', { ...post, headers: { ...post.headers, 'content-type': 'application/json-seq' } }, 415],
     ['an Accept without streams', { ...post, headers: { ...post.headers, accept: 'application/json' } }, 406],
@@ -205,13 +205,13 @@ describe('the guards after it', () => {
     },
   );
 
-  test('a charset and a query are no matter', async () => {
+  test('a charset and a query do not matter', async () => {
     const { port: at } = await start();
     const headers = { ...post.headers, 'content-type': 'Application/JSON; charset=utf-8' };
     expect((await send(at, { ...post, headers, path: '/mcp?x=/../y' })).status).toBe(200);
   });
 
-  test('routes are read only, open or behind the key as they say', async () => {
+  test('routes are read-only, and public or protected by the key as declared', async () => {
     const routes = new Map<string, Route>([
       ['/healthz', open],
       ['/metrics', keyed(false)],
@@ -243,7 +243,7 @@ describe('the guards after it', () => {
     expect(router.reached).toBe(0);
   });
 
-  test('E14 a page behind the key needs no Host of ours; a web page of another origin is refused', async () => {
+  test('E14 a page behind the key accepts any Host; a web page of another origin is refused', async () => {
     const origins = ['https://app.example'];
     const routes = new Map<string, Route>([
       ['/metrics', keyed(false)],
@@ -257,13 +257,13 @@ describe('the guards after it', () => {
     expect(await status('/metrics', 'localhost', 'https://evil.example')).toBe(403);
     expect(await status('/metrics', '10.0.3.7:8383', 'null')).toBe(403);
     expect(await status('/metrics', '10.0.3.7:8383', origins[0])).toBe(200);
-    // Where no key is asked for, the Host is all that keeps a rebound name out.
+    // Without keys, only the check of Host refuses a rebound name.
     expect([await status('/guarded', 'rebound.example'), await status('/guarded', 'localhost')]).toEqual([403, 200]);
     const keyless = request(at, '/metrics', 'GET', '10.0.3.7', undefined).replace(/Authorization: .*\r\n/, '');
     expect(statusOf(await raw(at, keyless))).toBe(401);
   });
 
-  test('a client that asks before it sends its body is answered by the guards', async () => {
+  test('a client that expects 100-continue is answered by the guards', async () => {
     const { router, port: at } = await start();
     const ask = (authorization: string) =>
       request(at, '/mcp', 'POST', 'localhost', undefined)

@@ -31,7 +31,7 @@ async function read(port: number, authorization = key): Promise<{ socket: Socket
   return { socket, text: () => text };
 }
 
-test('events arrive one by one, and the route is notified once that its client is gone', async () => {
+test('events arrive one by one, and the route is notified once when its client has left', async () => {
   const { state, routes } = streaming();
   const { port } = await start({ routes });
   const { socket, text } = await read(port);
@@ -48,7 +48,7 @@ test('events arrive one by one, and the route is notified once that its client i
   expect(state.ended).toBe(1);
 });
 
-test('a client that does not read loses its connection at the bound, and others go on', async () => {
+test('a client that does not read loses its connection at the bound, and others continue', async () => {
   const { state, routes } = streaming();
   const { port, ingress } = await start({ routes, limits: { bufferedBytes: 256 * 1024 } });
   const slow = await read(port);
@@ -61,7 +61,7 @@ test('a client that does not read loses its connection at the bound, and others 
     sent++;
     await new Promise(setImmediate);
   }
-  // What the kernel buffers of a loopback connection comes on top of the bound.
+  // The kernel buffers of a loopback connection are in addition to the bound.
   expect(sent).toBeLessThan(400);
   await eventually('the slow client is gone', () => state.ended === 1);
   expect([live.send('small', 'y'), ingress.counts.streams]).toEqual([true, 1]);
@@ -81,7 +81,7 @@ test('a stream ends with the key that opened it, and with the gateway', async ()
   await eventually('the client reads the end', () => bob.text().endsWith('0\r\n\r\n'));
 });
 
-test('guards come before the stream, and HEAD gets its head alone', async () => {
+test('guards are checked before the stream, and HEAD gets only the head', async () => {
   const { state, routes } = streaming();
   const { port } = await start({ routes });
   const statuses = await Promise.all([

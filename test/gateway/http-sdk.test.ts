@@ -11,7 +11,7 @@ import { type Harness, start } from './http-harness.js';
 const principal = { id: 'ann', role: undefined, scopes: [] };
 const far = Number.MAX_SAFE_INTEGER;
 
-/** Answers as a server would, in the words of the client's era. */
+/** Answers like a server, in the format of the client's era. */
 function serve({ router }: Harness): void {
   const complete = (exchange: Exchange) => (exchange.client.era === 'modern' ? '"resultType":"complete",' : '');
   const cached = (exchange: Exchange) => (exchange.client.era === 'modern' ? '"ttlMs":0,"cacheScope":"private",' : '');
@@ -168,7 +168,7 @@ test('SDK 1.32 loses its stream in the middle of a call, and gets its answer', a
   await client.close();
 });
 
-/** As a network does that breaks: the first piece arrives, then the connection is gone. */
+/** Like a broken network: the first piece arrives, then the connection is lost. */
 function cutAfterFirstChunk(response: Response): Response {
   const reader = response.body?.getReader();
   const body = new ReadableStream({

@@ -1,4 +1,4 @@
-/** Abandoned legacy sessions over real HTTP: they make room for new clients and hold next to nothing. */
+/** Abandoned legacy sessions over real HTTP: they are evicted for new clients and hold almost no memory. */
 import { describe, expect, test } from 'vitest';
 import type { ClientSession } from '../../src/gateway/exchange.js';
 import { eventually } from '../eventually.js';
@@ -53,7 +53,7 @@ describe('W17 a full session table', () => {
   const answerTools = ({ router }: Harness) =>
     router.answers.set('tools/call', (exchange) => exchange.succeed('{"content":[{"type":"text","text":"done"}]}'));
 
-  test('W17 1,000 abandoned sessions: 200 clients, 50 at a time, all get in and call a tool', async () => {
+  test('W17 with 1,000 abandoned sessions 200 clients, 50 at a time, all open a session and call a tool', async () => {
     const harness = await start({ authenticate: () => ({ id: 'ann', role: undefined, scopes: [] }) });
     answerTools(harness);
     const { port, ingress, url } = harness;
@@ -81,7 +81,7 @@ describe('W17 a full session table', () => {
     });
     expect(outcomes.filter((outcome) => outcome !== 'called')).toEqual([]);
     expect(ingress.counts.sessions).toBeLessThanOrEqual(1_000);
-    // The clients whose sessions made room hear 404 and start again.
+    // The clients of evicted sessions get 404 and start again.
     const [first = {}] = abandoned;
     expect((await send(port, { headers: first, body: rpc(1, 'ping') })).status).toBe(404);
     const again = await openSession(port);
@@ -89,7 +89,7 @@ describe('W17 a full session table', () => {
   }, 120_000);
 });
 
-describe('W18 what abandoned sessions keep', () => {
+describe('W18 memory of abandoned sessions', () => {
   const kinds = ['tools', 'prompts', 'resources'].map((list) => `notifications/${list}/list_changed`);
   const changeAll = (sessions: readonly ClientSession[], times: number) => {
     for (let i = 0; i < times; i++)
@@ -107,7 +107,7 @@ describe('W18 what abandoned sessions keep', () => {
     expect([ingress.counts.sessions, ingress.storedEvents]).toEqual([200, { events: 0, bytes: 0 }]);
   });
 
-  test('W18 updates of resources are kept for a lost stream, and not before there was one', async () => {
+  test('W18 updates of resources are stored for a lost stream, but not before the first stream', async () => {
     const { port, ingress, router } = await start();
     const headers = await openSession(port);
     const [session] = router.sessions as [ClientSession];
@@ -132,7 +132,7 @@ describe('W18 what abandoned sessions keep', () => {
     const methods = (text: string) => eventsIn(text).flatMap(({ data }) => (data ? [JSON.parse(data).method] : []));
     const reconnected = async (more: Record<string, string> = {}) => {
       const stream = await listen(port, { method: 'GET', headers: { ...headers, ...more } });
-      // Behind the announcements, so that all of them have come.
+      // Sent after the notifications, so that all of them have arrived.
       session.notify('notifications/end', '{}');
       const text = await stream.until((all) => all.includes('notifications/end'));
       stream.hangUp();
@@ -145,7 +145,7 @@ describe('W18 what abandoned sessions keep', () => {
     expect(methods(await reconnected())).toEqual(['notifications/end']);
     changeAll([session], 300);
     expect(methods(await reconnected())).toEqual([...kinds, 'notifications/end']);
-    // Lost on the way: the client has seen none of the later ones.
+    // Lost on the way: the client has received none of the later events.
     const seen = eventsIn(first).at(-1)?.id ?? '';
     const again = methods(await reconnected({ 'last-event-id': seen }));
     expect(again.filter((method) => kinds.includes(method))).toEqual(kinds);

@@ -1,5 +1,5 @@
 /**
- * The whole of it: real servers of both eras under one host, router, bridge and HTTP in front of them, and official clients of
+ * The complete gateway: real servers of both eras behind one host, router, bridge and HTTP, and official clients of
  * both eras at the other end.
  */
 
@@ -71,7 +71,7 @@ afterAll(async () => {
   router?.close();
   await ingress?.close(1_000);
   await host?.close();
-  // Three servers with the same resources: that is told, and nothing else.
+  // Three servers with the same resources: only that is reported.
   expect(problems.filter((problem) => (problem as HostError).details?.reason !== 'shared_uri')).toEqual([]);
 });
 
@@ -112,7 +112,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
       expect(said(await call(`${server}__ask`))).toBe('{"action":"accept","content":{"name":"Ann"}}');
     });
 
-    test('tell progress and errors', async () => {
+    test('report progress and errors', async () => {
       const before = heard.length;
       await call(`${server}__progress`, { steps: 3 }, { onprogress: () => {} });
       const steps = heard.slice(before).filter(({ method }) => method === 'notifications/progress');
@@ -121,7 +121,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
       await expect(call(`${server}__nope`)).rejects.toMatchObject({ code: -32602 });
     });
 
-    test('greet by the prompt of that server', async () => {
+    test('get the prompt of that server', async () => {
       const got = await client.request('prompts/get', { name: `${server}__greet`, arguments: { who: 'Bo' } });
       expect(JSON.stringify(got)).toContain('Bo');
     });
@@ -134,7 +134,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
     for (const uri of ['fixture://one', 'fixture://item/7'])
       await expect(read(uri)).rejects.toThrow(/ambiguous.*'new' and 'old' and 'raw'/);
     await expect(read('nobody://')).rejects.toThrow(/not found/);
-    // As it came: a client may have its own idea of the code.
+    // As received: a client may interpret the code in its own way.
     const { error } = heard.at(-1) as { error?: { code: number } };
     expect(error?.code).toBe(era === 'modern' ? -32602 : -32002);
   });
@@ -169,7 +169,7 @@ test.each([
   expect(answer).toContain(numbersText);
 });
 
-test('a server that dies in the middle of a call is a result that a model can act on', async () => {
+test('when a server dies in the middle of a call, the client gets a result that a model can act on', async () => {
   const client = await connectSdk2Client({ kind: 'streamable-http', url: ingress.url }, [], 'legacy');
   const result = await client.request('tools/call', { name: 'raw__exit', arguments: { code: 3 } });
   expect(result).toMatchObject({ isError: true });

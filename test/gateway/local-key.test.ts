@@ -1,4 +1,4 @@
-/** The key file in a real directory: who may read it, what is refused, and first starts at the same time. */
+/** The key file in a real directory: its permissions, refused files, and simultaneous first starts. */
 import { execFile } from 'node:child_process';
 import {
   chmodSync,
@@ -46,7 +46,7 @@ test('the first start makes a key that only its owner can read, and the next one
   expect(readOrCreateLocalKey(dataDir)).toEqual({ key: first.key, isNew: false });
 });
 
-test('a key of the operator’s own is taken, without the blanks around it', () => {
+test('a key that the operator wrote is used, without surrounding blanks', () => {
   put(`  ${good}\r\n`);
   expect(readOrCreateLocalKey(dataDir)).toEqual({ key: good, isNew: false });
 });
@@ -70,13 +70,13 @@ test.each([
   ['two lines', `${good}\n${good}`],
   ['not for a header', `${good}\u00e9`],
   ['too large', 'a'.repeat(2_000)],
-])('a file that is %s is refused and left as it is', (_what, text) => {
+])('a file that is %s is refused and not changed', (_what, text) => {
   put(text);
   expect(() => readOrCreateLocalKey(dataDir)).toThrow(/holds no key|too large/);
   expect(readFileSync(file, 'utf8')).toBe(text);
 });
 
-test('a symbolic link is refused, also one that leads nowhere, and so is a folder', () => {
+test('a symbolic link is refused, also a broken one, and so is a folder', () => {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const elsewhere = path.join(folder, 'elsewhere');
   writeFileSync(elsewhere, good, { mode: 0o600 });
@@ -90,14 +90,14 @@ test('a symbolic link is refused, also one that leads nowhere, and so is a folde
   expect(() => readOrCreateLocalKey(dataDir)).toThrow('is not a file');
 });
 
-test('a data directory that others may write to is refused before anything is made', () => {
+test('a data directory that others may write to is refused before anything is created', () => {
   mkdirSync(dataDir, { recursive: true });
   chmodSync(dataDir, 0o777);
   expect(() => readOrCreateLocalKey(dataDir)).toThrow('other users may write');
   expect(readdirSync(dataDir)).toEqual([]);
 });
 
-test('first starts at the same time make one key', { timeout: 60_000 }, async () => {
+test('simultaneous first starts create one key', { timeout: 60_000 }, async () => {
   const [rounds, starts] = [40, 4];
   const source = new URL('../../dist/gateway/keys/keyring.js', import.meta.url).href;
   const script = `import(${JSON.stringify(source)}).then(({ readOrCreateLocalKey }) => {

@@ -33,7 +33,7 @@ beforeAll(async () => {
     ...Object.fromEntries(names.map((name) => [name, entryOf(name)])),
     untouched: { ...entryOf('schema-without-type'), repair: false },
   };
-  // Of all faulty lists, one is left as its server sends it, outside of the endpoint under test.
+  // One of the faulty lists is not repaired, outside of the tested endpoint.
   host = await createHost({ mcpServers, groups: { faulty: names } }, { learnAtBoot: true });
   host.on('repaired', ({ server, notes }) => told.push(`${server}: ${notes.join('; ')}`));
   const shared = { clock: systemClock, random: systemRandom };
@@ -93,7 +93,7 @@ const clients: Readonly<Record<string, (path: string) => Promise<Validating>>> =
   'SDK 2, modern': (path) => sdk2(path, { pin: '2026-07-28' }),
 };
 
-/** How many of an item the fixtures have, apart from those that are left out. */
+/** The number of items in the fixtures, without the items that are left out. */
 const countOf = (list: 'tools' | 'prompts' | 'resources' | 'resourceTemplates') =>
   names.flatMap((name) => {
     const { leftOut = [] } = malformed[name] as { leftOut?: string[] };
@@ -104,7 +104,7 @@ const countOf = (list: 'tools' | 'prompts' | 'resources' | 'resourceTemplates') 
     });
   }).length;
 
-test.each(Object.keys(clients))('%s lists all that is left, and can call each tool', async (name) => {
+test.each(Object.keys(clients))('%s lists all remaining items, and can call each tool', async (name) => {
   const client = await (clients[name] as (typeof clients)[string])('/@faulty');
   const { tools, ...others } = await client.lists();
   const shown = (tools as { name: string }[]).map((tool) => tool.name);
@@ -140,7 +140,7 @@ test('`repair: false` relays what the server sent, byte for byte, as does a list
   expect(shown('output-list')).toEqual(listsOf('output-list').tools.map((tool) => JSON.stringify(tool)));
 });
 
-test('repairs are told once in the log, and in status and why', () => {
+test('repairs are reported once in the log, and in status and why', () => {
   const rows = new Map(host.status().map((row) => [row.name, row.notes]));
   expect(rows.get('schema-without-type')).toEqual(['1 tool repaired in lists: bad (inputSchema.type)']);
   expect(rows.get('untouched')).toEqual([]);
@@ -149,7 +149,7 @@ test('repairs are told once in the log, and in status and why', () => {
   expect(host.explain('schema-text', 'bad')).toMatchObject({ visible: false, repair: { isLeftOut: true } });
 });
 
-test('pins have the hash of what the server sent', async () => {
+test('pins have the hash of the text that the server sent', async () => {
   const [repaired, untouched] = ['schema-without-type', 'untouched'].map((name) => host.pin(name, 'bad')?.hash);
   expect(repaired).toBe(untouched);
 });

@@ -1,4 +1,4 @@
-/** What a scrape says of a real host over real children. */
+/** The metrics of a real host with real child processes. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -55,7 +55,7 @@ const scrape = async () => {
   return { text, values, of: (series: string) => values.get(series) };
 };
 
-test('calls, their outcomes and durations, states, cache and restarts are all there', async () => {
+test('calls, their outcomes and durations, states, cache and restarts are reported', async () => {
   metrics = createMetrics(host, {
     ingress: () => ({ clients: { legacy: 2, modern: 1 }, httpAnswers: { 2: 40, 4: 3 } }),
   });
@@ -117,7 +117,7 @@ test('the broker is shown: connected workers, waiting, running, the oldest call,
   expect(outcomes.map((outcome) => of(`hostler_broker_calls_total{outcome="${outcome}"}`))).toEqual([3, 4, 5, 6, 7, 8]);
 });
 
-test('every metric of the table has its type and help, and those of others are left alone', async () => {
+test('every metric of the table has its type and help, and metrics of others are not changed', async () => {
   metrics = createMetrics(host, { broker: () => brokerFigures });
   await host.call('plain', 'note', { nonce: '1' });
   const auth = {
@@ -142,7 +142,7 @@ test('every metric of the table has its type and help, and those of others are l
   expect(register.getMetricsAsArray()).toEqual([]);
 });
 
-test('scrapes at the same time are one, and nothing is counted after the end', async () => {
+test('simultaneous scrapes are one, and nothing is counted after the end', async () => {
   metrics = createMetrics(host);
   expect(metrics.text()).toBe(metrics.text());
   await metrics.text();

@@ -30,7 +30,7 @@ afterAll(async () => {
 const textOf = (reply: { json(): { result?: Record<string, unknown> } }) =>
   (reply.json().result?.content as { text: string }[] | undefined)?.[0]?.text;
 
-test('E4 a client is its session, or its header within its key, or its key, and never its connection', async () => {
+test('E4 a client is identified by its session, its header and key, or its key, but never by its connection', async () => {
   const { port } = await start({ router });
   const params = { name: 'a__pid' };
   // Each request is sent over a connection of its own.

@@ -1,4 +1,4 @@
-/** A key that is taken away, or whose time is over, takes with it whatever was opened with it (AC-X4's other half). */
+/** A removed or expired key ends everything that was opened with it (the other half of AC-X4). */
 import { createHash } from 'node:crypto';
 import { afterEach, expect, test } from 'vitest';
 import { parseKeys } from '../../src/config/keys.js';
@@ -50,7 +50,7 @@ async function closed(gateway: Gateway, clock: FakeClock): Promise<void> {
   await closing;
 }
 
-/** One of each kind of thing that stays open. */
+/** One open item of each kind. */
 async function everything(port: number, router: FakeRouter, key: string) {
   const body = (method: string) => ({
     ...{ key, body: rpc(1, method, { _meta: META }), headers: modernHeaders(method) },
@@ -86,7 +86,7 @@ test('a key that is revoked ends its own streams, calls and sessions only', asyn
   await bobs.until((text) => text.includes('still'));
 });
 
-test('so does a key under the same name with another secret, and one whose time is over', async () => {
+test('so do a key with the same name and another secret, and an expired key', async () => {
   const { gateway, router, clock, port } = await open({ ann: { ...ann.ann, expires: '2026-01-01T00:05:00Z' }, ...bob });
   const anns = await everything(port, router, 'Bearer key-of-ann');
   const bobs = await openSession(port, '2025-11-25', { key: 'Bearer key-of-bob' });
@@ -99,7 +99,7 @@ test('so does a key under the same name with another secret, and one whose time 
   expect(late.status).toBe(404);
 });
 
-test('the same keys again end nothing, and a body that was on its way is refused once its key is gone', async () => {
+test('setting the same keys again ends nothing, and a body on its way is refused after its key is removed', async () => {
   const { gateway, router, port } = await open({ ...ann });
   const { stream } = await everything(port, router, 'Bearer key-of-ann');
   gateway.replaceKeys({ ...ann });

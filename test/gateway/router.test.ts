@@ -46,12 +46,12 @@ describe('endpoints', () => {
   upstreams.allow(({ id }, server) => id !== 'stranger' || server === 'web');
   test.each([
     ['all', { kind: 'all' }, 'somebody', true],
-    ['all, for whom no server is', { kind: 'all' }, 'stranger', true],
+    ['all servers, without a visible server', { kind: 'all' }, 'stranger', true],
     ['a server', { kind: 'server', server: 'fs' }, 'somebody', true],
     ['a server that is not allowed', { kind: 'server', server: 'fs' }, 'stranger', false],
-    ['a server that is not there', { kind: 'server', server: 'x' }, 'somebody', false],
+    ['an unknown server', { kind: 'server', server: 'x' }, 'somebody', false],
     ['a group', { kind: 'group', group: 'g' }, 'stranger', true],
-    ['a group that is not there', { kind: 'group', group: 'x' }, 'somebody', false],
+    ['an unknown group', { kind: 'group', group: 'x' }, 'somebody', false],
     ['an empty group', { kind: 'group', group: 'none' }, 'somebody', false],
   ] as const)('%s', (_title, endpoint, id, expected) => {
     expect(router.hasEndpoint(endpoint, principalOf(id))).toBe(expected);
@@ -59,14 +59,14 @@ describe('endpoints', () => {
 });
 
 describe('lists', () => {
-  test('of all servers name the server first, and change nothing else of what it wrote', async () => {
+  test('of all servers have the server in front of each name, and are otherwise unchanged', async () => {
     const gateway = new FakeGateway(two);
     const { result } = await gateway.ask(legacy, 'tools/list');
     const shown = odd.replace('"name":"odd"', '"name":"fs__odd"');
     expect(result).toBe(`{"tools":[${shown},{"name":"fs__read"},{"name":"web__fetch"}]}`);
   });
 
-  test('of one server are its own, to the byte', async () => {
+  test('of one server are unchanged', async () => {
     const { result } = await new FakeGateway(two).ask(at('/mcp/fs'), 'tools/list');
     expect(result).toBe(`{"tools":[${odd},{"name":"read"}]}`);
   });
@@ -101,7 +101,7 @@ describe('lists', () => {
     expect(scopes).toEqual(['public', 'private', 'public']);
   });
 
-  test('show a resource that two servers list of both', async () => {
+  test('show a resource that two servers list for both', async () => {
     const gateway = new FakeGateway(two);
     const { resources } = (await gateway.ask(legacy, 'resources/list')).json();
     expect(resources).toEqual([
@@ -115,7 +115,7 @@ describe('lists', () => {
     expect(namesOf((await gateway.ask(legacy, 'prompts/list')).json().prompts)).toEqual(['fs__greet']);
   });
 
-  test('are put together once, and again only for what changed', async () => {
+  test('are built once, and again only for changes', async () => {
     const gateway = new FakeGateway(two);
     const first = await gateway.ask(legacy, 'tools/list');
     expect((await gateway.ask(legacy, 'tools/list')).result).toBe(first.result);
@@ -130,7 +130,7 @@ describe('lists', () => {
     expect(namesOf((await gateway.ask(legacy, 'tools/list')).json().tools)).toEqual(['web__fetch', 'web__search']);
   });
 
-  test('say the state of a server that is not ready, and of no other', async () => {
+  test('contain the state of servers that are not ready, and of no others', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.setState('fs', 'parked');
     const { tools } = (await gateway.ask(legacy, 'tools/list')).json();
@@ -143,7 +143,7 @@ describe('lists', () => {
     expect((await gateway.ask(legacy, 'tools/list')).json().tools[0]._meta).toBeUndefined();
   });
 
-  test('hold what a principal may see and nothing else, from the moment the rules change', async () => {
+  test('contain exactly what a principal may see, from the moment of a change of rules', async () => {
     const gateway = new FakeGateway(two);
     await gateway.ask(legacy, 'tools/list');
     gateway.upstreams.allow((_principal, server, tool) => server === 'fs' && tool !== 'odd');
@@ -153,7 +153,7 @@ describe('lists', () => {
     expect(gateway.upstreams.calls).toEqual([]);
   });
 
-  test('hide what the operator denies, and show the names that the operator gave', async () => {
+  test('hide tools that the operator denies, and show the names that the operator gave', async () => {
     const tools = { deny: ['rm*'], rename: { read: 'lies' } };
     const gateway = new FakeGateway({ fs: { tools: ['read', 'rm', 'rm_all'], definition: { tools } } });
     expect((await gateway.ask(legacy, 'tools/list')).result).toBe('{"tools":[{"name":"fs__lies"}]}');
@@ -164,7 +164,7 @@ describe('lists', () => {
     expect((await gateway.ask(at('/mcp/fs'), 'tools/call', '{"name":"read"}')).failure?.code).toBe(-32602);
   });
 
-  test('come in pages whose cursors hold while the list changes', async () => {
+  test('have pages whose cursors stay valid while the list changes', async () => {
     const many = Array.from({ length: 4_500 }, (_, i) => `t${i}`);
     const gateway = new FakeGateway({ s: { tools: many } });
     const read = async (cursor: string | undefined) =>
@@ -203,7 +203,7 @@ describe('lists', () => {
       expect(gateway.send(at(path), 'initialize', '{}').ends).toBe(1);
       expect(gateway.send(fakeClient({ path, era: 'modern' }), 'server/discover', '{}').ends).toBe(1);
     }
-    // Of servers that were seen everything can be said.
+    // Servers that were seen before are fully known.
     expect(gateway.send(at('/mcp/fs'), 'tools/list').ends).toBe(1);
     expect(gateway.send(at('/mcp/fs'), 'initialize', '{}').ends).toBe(1);
     expect(gateway.send(at('/mcp/fs'), 'tools/call', '{"name":"nope"}').ends).toBe(1);
@@ -216,7 +216,7 @@ describe('lists', () => {
 });
 
 describe('the handshake', () => {
-  test('of one server is in its own words', async () => {
+  test('of one server has its own texts', async () => {
     const capabilities =
       '{"tools":{"vendor":1},"resources":{"subscribe":true,"listChanged":false},"tasks":{"list":{}},"experimental":{"x":12345678901234567890},"extensions":{"io.modelcontextprotocol/tasks":{},"a/b":{}}}';
     const gateway = new FakeGateway({ fs: { ...two.fs, capabilities } });
@@ -226,7 +226,7 @@ describe('the handshake', () => {
     );
   });
 
-  test('of all servers offers all that can be carried', async () => {
+  test('of all servers offers everything that the gateway can relay', async () => {
     const gateway = new FakeGateway(two);
     const said = (await gateway.ask(legacy, 'initialize', '{}')).json();
     expect(said.capabilities).toEqual({
@@ -241,7 +241,7 @@ describe('the handshake', () => {
     expect(said.instructions).toContain('\n\nweb');
   });
 
-  test('W5 of a server that was never seen offers all that can be carried, and its lists are empty', async () => {
+  test('W5 of a server that was never seen offers everything that the gateway can relay, and its lists are empty', async () => {
     const gateway = new FakeGateway({ s: { capabilities: null } });
     const said = (await gateway.ask(at('/mcp/s'), 'initialize', '{}')).json();
     const { capabilities } = (await gateway.ask(legacy, 'initialize', '{}')).json();
@@ -251,7 +251,7 @@ describe('the handshake', () => {
     expect((await gateway.ask(at('/mcp/s'), 'logging/setLevel', '{"level":"info"}')).result).toBe('{}');
   });
 
-  test('of the modern era is a discovery', async () => {
+  test('of the modern era is server/discover', async () => {
     const said = (await new FakeGateway(two).ask(at('/mcp/fs', 'modern'), 'server/discover', '{}')).json();
     expect(said).toMatchObject({ resultType: 'complete', ttlMs: 0, cacheScope: 'private' });
     expect(said.supportedVersions).toEqual(['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']);
@@ -282,7 +282,7 @@ describe('the handshake', () => {
     expect(failure?.code).toBe(-32603);
   });
 
-  test('a legacy client is alive for us when we are for it', async () => {
+  test('a ping of a legacy client is answered', async () => {
     expect((await new FakeGateway({}).ask(legacy, 'ping')).result).toBe('{}');
   });
 });
@@ -290,7 +290,7 @@ describe('the handshake', () => {
 describe('tool calls', () => {
   const big = '{"content":[{"type":"vendor/new","n":12345678901234567890}],"x":{"y":[1.0]}}';
 
-  test('go to the tool of the server and come back to the byte', async () => {
+  test('are sent to the tool of the server, and the result is returned unchanged', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = () => big;
     const params = '{"name":"fs__odd","arguments":{"id":9007199254740993,"s":"\\u00e9"}}';
@@ -314,13 +314,13 @@ describe('tool calls', () => {
   test.each([
     ['no params', undefined],
     ['no name', '{}'],
-    ['a name that is none', '{"name":7}'],
-    ['a tool that is not there', '{"name":"fs__nope"}'],
+    ['a name that is no string', '{"name":7}'],
+    ['an unknown tool', '{"name":"fs__nope"}'],
     ['a tool under the name of its server', '{"name":"read"}'],
-    ['arguments that are none', '{"name":"fs__read","arguments":[]}'],
+    ['arguments that are no object', '{"name":"fs__read","arguments":[]}'],
     ['arguments twice', '{"name":"fs__read","arguments":{},"arguments":{"a":1}}'],
-    ['a name twice, once in disguise', '{"name":"fs__read","n\\u0061me":"fs__odd"}'],
-    ['a _meta that is none', '{"name":"fs__read","_meta":[]}'],
+    ['a name twice, once with escapes', '{"name":"fs__read","n\\u0061me":"fs__odd"}'],
+    ['a _meta that is no object', '{"name":"fs__read","_meta":[]}'],
     ['a _meta with a duplicate key', '{"name":"fs__read","_meta":{"a":1,"a":2}}'],
   ])('with %s are refused before anything is sent', async (_title, params) => {
     const gateway = new FakeGateway(two);
@@ -329,7 +329,7 @@ describe('tool calls', () => {
     expect(gateway.upstreams.calls).toEqual([]);
   });
 
-  test('of a server whose tools are not known are left to it', async () => {
+  test('of a server whose tools are not known are sent to it unchecked', async () => {
     const gateway = new FakeGateway({ s: { capabilities: null } });
     await gateway.ask(legacy, 'tools/call', '{"name":"s__t"}');
     await gateway.ask(at('/mcp/s'), 'tools/call', '{"name":"t"}');
@@ -339,7 +339,7 @@ describe('tool calls', () => {
     expect(gateway.upstreams.calls).toHaveLength(2);
   });
 
-  test('of a modern client to a legacy server come back complete, with the name of the server', async () => {
+  test('of a modern client to a legacy server return a complete result, with the name of the server', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = () => big;
     const { result } = await gateway.ask(modern, 'tools/call', '{"name":"fs__read"}');
@@ -347,13 +347,13 @@ describe('tool calls', () => {
     expect(result).toBe(`{"resultType":"complete","_meta":{"${serverInfoKey}":${info}},${big.slice(1)}`);
   });
 
-  test('of a legacy client to a modern server come back without what it does not know', async () => {
+  test('of a legacy client to a modern server return a result without modern members', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = () => '{"resultType":"complete","content":[],"ttlMs":5,"cacheScope":"public","n":1.10}';
     expect((await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).result).toBe('{"content":[],"n":1.10}');
   });
 
-  test('are put into the words that the server speaks now', async () => {
+  test('are translated to the present era of the server', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = () => '{"resultType":"complete","content":[]}';
     const call = () => gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
@@ -362,14 +362,14 @@ describe('tool calls', () => {
     expect((await call()).result).toBe('{"content":[]}');
   });
 
-  test('between a modern client and a modern server are not touched', async () => {
+  test('between a modern client and a modern server are not changed', async () => {
     const gateway = new FakeGateway(two);
     const text = '{"resultType":"task","taskId":"1","ttlMs":5}';
     gateway.upstreams.onCall = () => text;
     expect((await gateway.ask(modern, 'tools/call', '{"name":"web__fetch"}')).result).toBe(text);
   });
 
-  test('take the rest of _meta along, and nothing of the envelope', async () => {
+  test('forward the rest of _meta, but not the envelope', async () => {
     const gateway = new FakeGateway(two);
     const meta =
       '{"io.modelcontextprotocol/protocolVersion":"2026-07-28","traceparent":"00-1","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"p","x/y":{"n":12345678901234567890}}';
@@ -390,7 +390,7 @@ describe('tool calls', () => {
     ]);
   });
 
-  test('hear logs as their client wants them', async () => {
+  test('get logs of the level that their client requested', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = ({ options }) => {
       for (const level of ['debug', 'warning', 'vendor']) {
@@ -416,7 +416,7 @@ describe('tool calls', () => {
     ['tools/call', '{"name":"late__tool"}'],
     ['prompts/get', '{"name":"late__prompt"}'],
     ['tools/list', '{}'],
-  ])('that waited are answered whatever goes wrong meanwhile: %s', async (method, params) => {
+  ])('that waited are answered, whatever fails meanwhile: %s', async (method, params) => {
     const gateway = new FakeGateway({ ...two, late: { tools: [], capabilities: null } });
     const { promise, resolve } = deferred();
     gateway.upstreams.listing = promise;
@@ -443,7 +443,7 @@ describe('tool calls', () => {
     expect([gateway.upstreams.endedInstances, await heard()]).toEqual([[legacy.id], 1]);
   });
 
-  test('hand the bridge what the client answered', async () => {
+  test('forward the answers of the client to the bridge', async () => {
     const gateway = new FakeGateway(two);
     const params = '{"name":"web__fetch","inputResponses":{"a":{"n":1.0}},"requestState":"s\\u0041"}';
     await gateway.ask(modern, 'tools/call', params);
@@ -454,7 +454,7 @@ describe('tool calls', () => {
 });
 
 describe('a call that was parked', () => {
-  test('goes on for the exchange that came back, under its token and its level', async () => {
+  test('continues for the new exchange, with its token and log level', async () => {
     const { promise, resolve } = deferred();
     let moved: ((exchange: FakeExchange) => void) | undefined;
     const bridge: Bridge = {
@@ -501,7 +501,7 @@ describe('tool calls that fail', () => {
     hint: 'use another tool meanwhile',
   });
 
-  test('for want of a server are results that a model can act on', async () => {
+  test('because a server is missing are results that a model can act on', async () => {
     const { result } = await failing(parked).ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect(JSON.parse(String(result))).toEqual({
       content: [{ type: 'text', text: "server 'fs' is parked; use another tool meanwhile; try again in 2 s." }],
@@ -519,7 +519,7 @@ describe('tool calls that fail', () => {
     });
   });
 
-  test('say so in modern words to a modern client', async () => {
+  test('return a modern result to a modern client', async () => {
     const said = (await failing(parked).ask(modern, 'tools/call', '{"name":"fs__read"}')).json();
     expect(said).toMatchObject({ resultType: 'complete', isError: true });
     expect(said._meta[serverInfoKey].name).toBe('files');
@@ -531,7 +531,7 @@ describe('tool calls that fail', () => {
     expect(failure).toEqual({ code: -32050, message: 'no such thing' });
   });
 
-  test('from the server keep its data where they are known', async () => {
+  test('from the server keep its data where the code is known', async () => {
     const bytes = Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}');
     const cause = new RpcRefusal(bytes);
     const error = new HostError('invalid_arguments', 'fs/read: bad', { rpcCode: -32602, cause });
@@ -539,14 +539,14 @@ describe('tool calls that fail', () => {
     expect({ ...failure, data: String(failure?.data) }).toEqual({ code: -32602, message: 'bad', data: '{"n":1.0}' });
   });
 
-  test('through a mistake of ours tell nothing of it, but to the operator', async () => {
+  test('by an internal error report it only to the operator', async () => {
     const gateway = failing(new TypeError('secret'));
     const { failure } = await gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect(failure).toEqual({ code: -32603, message: 'internal error' });
     expect(gateway.problems).toHaveLength(1);
   });
 
-  test('because the client went end quietly', async () => {
+  test('because the client disconnected end without a report', async () => {
     const { failure } = await failing(new HostError('cancelled', 'cancelled')).ask(
       legacy,
       'tools/call',
@@ -555,7 +555,7 @@ describe('tool calls that fail', () => {
     expect(failure?.code).toBe(-31021);
   });
 
-  test('in a router that breaks are ended all the same', async () => {
+  test('in a failing router still end', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.known = () => {
       throw new Error('broken');
@@ -567,7 +567,7 @@ describe('tool calls that fail', () => {
 });
 
 describe('other requests', () => {
-  test('prompts go by their shown name, everything else as it was', async () => {
+  test('prompts are found by their listed name, all else is unchanged', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onRequest = () => '{"messages":[],"n":12345678901234567890}';
     const params = '{"name":"fs__greet","arguments":{"a":"1"},"_meta":{"progressToken":1,"traceparent":"00"},"v":1.0}';
@@ -591,7 +591,7 @@ describe('other requests', () => {
     expect(gateway.upstreams.requests).toMatchObject([{ server, params: JSON.stringify({ uri }) }]);
   });
 
-  test('a resource that no server has is not found, with the error of either era', async () => {
+  test('an unknown resource is not found, with the error of the client’s era', async () => {
     const gateway = new FakeGateway(two);
     const uri = 'none://';
     const old = await gateway.ask(legacy, 'resources/read', JSON.stringify({ uri }));
@@ -599,7 +599,7 @@ describe('other requests', () => {
     expect((await gateway.ask(modern, 'resources/read', JSON.stringify({ uri }))).failure?.code).toBe(-32602);
   });
 
-  test('the only server with resources is asked for what it does not list', async () => {
+  test('the only server with resources also gets requests for unlisted resources', async () => {
     const gateway = new FakeGateway({ a: { tools: [] }, b: { resources: [] } });
     await gateway.ask(legacy, 'resources/read', '{"uri":"x://y"}');
     expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['b']);
@@ -620,7 +620,7 @@ describe('other requests', () => {
     expect({ ...failure, data: String(failure?.data) }).toEqual({ code: told, message: 'm', data: '{"n":1.0}' });
   });
 
-  test('what a legacy server reads for a modern client is not to be kept', async () => {
+  test('a resource that a modern client reads from a legacy server may not be cached', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onRequest = () => '{"contents":[{"uri":"file:///a","n":1.0}]}';
     const { result } = await gateway.ask(modern, 'resources/read', '{"uri":"file:///a"}');
@@ -628,7 +628,7 @@ describe('other requests', () => {
     expect(result).toContain('{"contents":[{"uri":"file:///a","n":1.0}]}'.slice(1));
   });
 
-  test('a host that refuses is an error with the facts beside it', async () => {
+  test('a refusal of the host is an error with its facts', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onRequest = () => Promise.reject(new HostError('overloaded', 'the queue is full'));
     const { failure } = await gateway.ask(legacy, 'prompts/get', '{"name":"fs__greet"}');
@@ -639,7 +639,7 @@ describe('other requests', () => {
     });
   });
 
-  test('what a modern client answers goes by the bridge and not twice', async () => {
+  test('the answers of a modern client are forwarded once, by the bridge', async () => {
     const gateway = new FakeGateway(two);
     const params = '{"name":"fs__greet","inputResponses":{"a":{}},"requestState":"s"}';
     await gateway.ask(modern, 'prompts/get', params);
@@ -663,7 +663,7 @@ describe('other requests', () => {
     expect((await complete('7')).failure?.code).toBe(-32602);
   });
 
-  test('E5 a resource that a modern server calls public is private while there is a key or a role', async () => {
+  test('E5 a resource that a modern server marks as public is private while there is a key or a role', async () => {
     const gateway = new FakeGateway(two);
     const answer = '{"resultType":"complete","contents":[],"ttlMs":9,"cacheScope":"public"}';
     gateway.upstreams.onRequest = () => answer;

@@ -14,7 +14,7 @@ import { eventually } from '../eventually.js';
 import { connectSdk1Client, connectSdk2Client, type Heard, type Json } from '../fixtures/sdk-clients.js';
 import { listen, META, modern, openSession, rpc, send } from './http-harness.js';
 
-/** Answers nothing for 60 s, or until it is released; writes down that it has started, and that it has answered. */
+/** A server that answers nothing for 60 s, or until it is released. It records its start and its answers. */
 const slowServer = `
   const { existsSync, writeFileSync } = require('node:fs');
   const { STARTED, RELEASE, ANSWERED } = process.env;
@@ -76,12 +76,12 @@ async function setUp() {
       const closing = opened.close().finally(() => {
         isClosed = true;
       });
-      // The stop of a server that does not answer takes its time, also where time stands still.
+      // Stopping a server that does not answer takes real time, although the clock of the host stands still.
       while (!isClosed) await clock.advanceAsync(1_000);
       await closing;
     };
     const url = await gateway.listen();
-    // A server that is known rests until it is needed.
+    // A known server is not started before it is needed.
     if (opened.known('slow')?.facts === undefined)
       await eventually('the server is being started', () => existsSync(env.STARTED));
     return { gateway, url, port: Number(new URL(url).port) };
@@ -96,7 +96,7 @@ async function setUp() {
 
 test('W5 initialize and server/discover are answered before a server that starts for 60 s answers anything', async () => {
   const { boot, hasAnswered } = await setUp();
-  // The second time as after a restart of Hostler: the server was never seen, and is waited for no more than before.
+  // The second time as after a restart of Hostler: the server was never seen, and there is still no wait for it.
   for (const _ of ['first boot', 'second boot']) {
     const { port } = await boot();
     for (const at of ['/mcp', '/mcp/slow', '/mcp/@some']) {

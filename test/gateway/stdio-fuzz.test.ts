@@ -86,7 +86,7 @@ function mutated(random: Random): Buffer {
 }
 
 const envelope = new Envelope();
-/** By the scanner that was fuzzed by itself: what is no message, and what is a request, wants an answer. */
+/** Classified by the scanner, which has its own fuzz test: invalid messages and requests require an answer. */
 function wantsAnswer(line: Buffer): boolean {
   const text = line.toString('latin1').replace(/^\xef\xbb\xbf/, '');
   if (/^[ \t\r]*$/.test(text)) return false;

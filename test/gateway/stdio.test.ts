@@ -1,4 +1,6 @@
-/** The stdio ingress in a process of its own, spoken to over a real pipe: by the official clients of both generations, and raw. */
+/**
+ * The stdio ingress in a separate process, used over a real pipe by the official clients of both generations and with raw lines.
+ */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -70,7 +72,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
     );
   });
 
-  test('a call that it gives up is over, and the next ones are served', async () => {
+  test('an abandoned call ends, and the next calls are served', async () => {
     client = await connect([]);
     const abort = new AbortController();
     const waiting = call(client, 'wait', { text: 'w' }, { signal: abort.signal });
@@ -88,7 +90,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
   });
 });
 
-/** A client that writes what it likes. */
+/** A client that writes arbitrary lines. */
 function open() {
   const started = spawn(process.execPath, [script], { stdio: 'pipe', env: { ...process.env, REPORT: '1' } });
   child = started;
@@ -132,7 +134,7 @@ test('both eras share one pipe; at its end requests have ten seconds, then they 
   });
 });
 
-test('a client that stops reading is stopped, and loses nothing when it reads on', async () => {
+test('the input of a client that stops reading is paused, and nothing is lost when it continues', async () => {
   const { send, lines, started, reader, end } = open();
   send(modern('first', 'tools/call', { name: 'echo', arguments: { text: '' } }));
   await eventually('it runs', () => lines.length === 1);

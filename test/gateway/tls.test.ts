@@ -19,7 +19,7 @@ const at = (name: string) => path.join(folder, name);
 const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' });
 const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
 
-/** A certificate of our own authority. */
+/** A certificate of the test’s own authority. */
 function certify(name: string, serial: number): void {
   openssl('req', ...newKey, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}`);
   writeFileSync(at('san'), 'subjectAltName=IP:127.0.0.1,DNS:localhost');
@@ -77,7 +77,7 @@ async function serve(tls: { cert: string; key: string }) {
   return { clock, problems, url };
 }
 
-/** Status of one request, and the serial number of the certificate that it met. */
+/** The status of one request, and the serial number of the certificate in use. */
 function ask(url: URL, agent: Agent): Promise<[status: number | undefined, serial: string, port: number | undefined]> {
   return new Promise((resolve, reject) => {
     const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
@@ -92,7 +92,7 @@ function ask(url: URL, agent: Agent): Promise<[status: number | undefined, seria
   });
 }
 
-test('replaced files serve new connections, and open connections go on; broken ones change nothing', async () => {
+test('replaced files are used for new connections, and open connections continue; invalid files change nothing', async () => {
   install('first');
   const { clock, problems, url } = await serve({ cert: at('served.crt'), key: at('served.key') });
   expect(url.protocol).toBe('https:');
@@ -117,7 +117,7 @@ test('replaced files serve new connections, and open connections go on; broken o
   expect(await ask(url, kept)).toEqual(first);
 });
 
-test('clients without TLS, and with an old version of it, get nothing', async () => {
+test('clients without TLS, or with an old version of TLS, get nothing', async () => {
   install('first');
   const { url } = await serve({ cert: at('served.crt'), key: at('served.key') });
   await expect(fetch(url.href.replace('https:', 'http:'))).rejects.toThrow();
