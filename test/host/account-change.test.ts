@@ -21,7 +21,7 @@ let provider: FakeAuthProvider;
 const keep = { resultType: 'complete', ttlMs: 600_000, cacheScope: 'private' };
 const tool = { name: 'whoami', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } };
 
-/** Every answer names the token that it was asked with. */
+/** Every answer contains the token of its request. */
 function answerFor(token: string, { rpcMethod }: Received): object | undefined {
   switch (rpcMethod) {
     case 'server/discover':
@@ -81,14 +81,14 @@ const read = async (): Promise<string> => {
 };
 const askAll = async (): Promise<string[]> => [await call(), await list(), await read()];
 const asked = (method: string): number => server.received.filter(({ rpcMethod }) => rpcMethod === method).length;
-/** Of calls and reads: lists are also read by the host itself. */
+/** The number of calls and reads; lists are not counted, because the host reads them too. */
 const counts = (): number[] => [asked('tools/call'), asked('resources/read')];
 
 const ann = bearer('ann');
 const bob = bearer('bob');
 
-describe('E1 answers that may be kept', () => {
-  test('E1 are given again while the account is the same', async () => {
+describe('E1 cacheable answers', () => {
+  test('E1 are returned again while the account is the same', async () => {
     await open(ann);
     expect([await askAll(), await askAll(), counts()]).toEqual([
       ['ann', 'ann', 'ann'],
@@ -97,7 +97,7 @@ describe('E1 answers that may be kept', () => {
     ]);
   });
 
-  test('E1 are not given to another account, whether its login was reported or not', async () => {
+  test('E1 are not returned for another account, whether its login was reported or not', async () => {
     await open(ann);
     await askAll();
     provider.login(bob);
@@ -110,7 +110,7 @@ describe('E1 answers that may be kept', () => {
     ]);
   });
 
-  test('E1 outlive a refresh, by a recovery or by the name of the grant', async () => {
+  test('E1 stay valid after a refresh, by a recovery or by the name of the grant', async () => {
     await open(ann);
     await askAll();
     expired.add('ann');
@@ -118,7 +118,7 @@ describe('E1 answers that may be kept', () => {
       provider.token = bearer('ann-2');
       return true;
     };
-    // Something that is not kept is what the old token is refused for.
+    // The old token is refused on a request that is not cached.
     await host.request('s', 'prompts/get', '{"name":"x"}').catch(() => {});
     await eventually('the token is renewed', () =>
       server.received.some(({ headers }) => headers.authorization === 'Bearer ann-2'),
@@ -137,7 +137,7 @@ describe('E1 answers that may be kept', () => {
     expect(await askAll()).toEqual(['ann-4', 'ann-4', 'ann-4']);
   });
 
-  test('E1 are not given to another static token, and lists are those of the new one', async () => {
+  test('E1 are not returned for another static token, and lists are read with the new token', async () => {
     const headers = (token: string) => ({
       mcpServers: { s: entry({ headers: { authorization: `Bearer ${token}` } }) },
     });
@@ -172,7 +172,7 @@ test.each([
   expect([await old, await next, await ask()]).toEqual(['ann', 'bob', 'bob']);
 });
 
-test('E1 what a gateway shows is read again for the new account', async () => {
+test('E1 the lists of a gateway are read again for the new account', async () => {
   await open(ann);
   await host.start('s');
   const shown = () => host.known('s')?.lists.get('resources/list')?.items[0]?.key;
@@ -181,7 +181,7 @@ test('E1 what a gateway shows is read again for the new account', async () => {
   await eventually('the resources of bob are known', () => shown() === 'note://bob');
 });
 
-describe('E1 what a gateway shows of a server at rest is read again', () => {
+describe('E1 the lists that a gateway shows of an idle server are read again', () => {
   const shown = () => host.known('s')?.lists.get('resources/list')?.items[0]?.key;
   const atRest = async () => {
     host.learnTools();

@@ -22,7 +22,7 @@ const hello = async () => ({ content: [{ type: 'text' as const, text: 'hello' }]
 function sdk1(): McpServer1 {
   const server = new McpServer1(info);
   server.registerTool('hello', { description: 'greets' }, hello);
-  // Asks the caller of this very call, in the way of SDK 1.
+  // Sends a question to the caller of this call, with the API of SDK 1.
   server.registerTool('ask', {}, async (extra) => {
     const params = { message: 'who?', requestedSchema: { type: 'object' as const, properties: {} } };
     const { action } = await server.server.elicitInput(params, { relatedRequestId: extra.requestId });
@@ -104,7 +104,7 @@ describe('in this process', () => {
     await Promise.all([host.detach('again'), host.detach('once')]);
   });
 
-  test('E23 what a server asks because of a call reaches its caller, however many calls are in progress', async () => {
+  test('E23 a question of a server during a call reaches its caller, however many calls are in progress', async () => {
     await host.attach('asking', sdk1());
     const asked: string[] = [];
     const ask = (who: string) =>
@@ -187,7 +187,7 @@ describe('transports of the SDKs over HTTP', () => {
     expect(row()).toMatchObject({ state: 'ready', protocolVersion: version, transport: 'attached' });
     expect((await other.call(at, 'hello')).json()).toMatchObject({ content: [{ text: 'hello' }] });
     if (transport instanceof Http1) {
-      // The session is over for the server: the call is told the status, and Hostler opens no other session by itself.
+      // The session has ended at the server: the call gets the status, and Hostler opens no other session.
       await fetch(new URL('/mcp/far', url), {
         method: 'DELETE',
         headers: { 'mcp-session-id': transport.sessionId as string, 'mcp-protocol-version': version },

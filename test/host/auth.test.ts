@@ -1,5 +1,5 @@
 /**
- * A host over servers that ask for a token: what becomes of calls when it expires, is renewed, cannot be renewed, or comes
+ * A host with servers that require a token: the outcome of calls when it expires, is renewed, cannot be renewed, or comes
  * from elsewhere. The servers count for themselves what they were asked and what they did.
  */
 import type { ServerResponse } from 'node:http';
@@ -80,7 +80,7 @@ const nonces = (count: number) => Array.from({ length: count }, (_, i) => `nonce
 const authOf = (events: readonly HostEvent[]) =>
   events.flatMap((event) => (event.kind === 'auth' ? [`${event.server} ${event.status}`] : []));
 
-/** What a recovery brings. */
+/** The token that a recovery returns. */
 const brings = (provider: FakeAuthProvider, token: string) => {
   provider.onRecover = async () => {
     provider.token = bearer(token);
@@ -150,7 +150,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(provider.recoveries).toHaveLength(1);
   });
 
-  test('a connection that is refused asks for a recovery once, and is made with what that brings', async () => {
+  test('a refused connection starts one recovery, and is opened with its token', async () => {
     const { provider, call, row, server } = await setup({ era, good: second });
     brings(provider, second);
     expect(await call('served')).toBe('served');
@@ -159,12 +159,12 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(row()).toMatchObject({ state: 'ready', run: 1, restartCount: 0 });
   });
 
-  test('a connection that is refused with the renewed token too leaves it waiting, not asking', async () => {
+  test('if the connection is refused with the renewed token too, the server waits for a new token without retries', async () => {
     const { provider, call, row, server } = await setup({ era, good: third });
     brings(provider, second);
     expect((await failureOf(call('refused'))).code).toBe('needs_reauth');
     await eventually('it waits for a token', () => row()?.state === 'auth_required');
-    // Its own tries: as it was, renewed, and once more because a token came while it was connecting.
+    // Its own attempts: with the old token, with the renewed one, and once more because a token came while it was connecting.
     await eventually('it has tried', () => server.refused === 3);
     expect(provider.recoveries).toHaveLength(1);
   });
@@ -183,12 +183,12 @@ test('D-38 a server that asks for a token only when its tools are listed is conn
   expect(row()).toMatchObject({ state: 'ready', run: 1, restartCount: 0 });
 });
 
-test('D-38 a session that is gone and a token that is gone are one recovery, and no strike against the server', async () => {
+test('D-38 a lost session and an expired token together cause one recovery, and no strike against the server', async () => {
   const { server, provider, call, row } = await setup({ era: 'legacy' });
   await call('warm');
   server.forgetSession();
   let isSessionAsked = false;
-  // The session is looked at first: the call is refused with 404, and opening a new one with 401.
+  // The server checks the session first: it refuses the call with 404, and the opening of a new session with 401.
   server.onRequest = (got, response) => {
     if (isSessionAsked || got.rpcMethod !== 'tools/call') return false;
     isSessionAsked = true;
@@ -197,14 +197,14 @@ test('D-38 a session that is gone and a token that is gone are one recovery, and
     return true;
   };
   brings(provider, second);
-  // A caller that repeats calls itself: nothing but the token stands between it and its answer.
+  // A caller that repeats calls itself: only the token prevents its answer.
   expect(await call('served', { attempt: 1 })).toBe('served');
   expect(server.executed).toEqual(['warm', 'served']);
   expect(provider.recoveries).toHaveLength(1);
   expect(row()).toMatchObject({ state: 'ready', circuit: 'closed', consecutiveFailures: 0 });
 });
 
-test('D-38 no storm: without a token the server is asked again after five minutes, and not before', async () => {
+test('D-38 no storm: without a token the server gets the next request after five minutes, and not before', async () => {
   const clock = new FakeClock();
   const { server, provider, call, row } = await setup({ clock });
   await call('warm');
@@ -224,7 +224,7 @@ test('D-38 no storm: without a token the server is asked again after five minute
   expect(provider.recoveries).toHaveLength(2);
 });
 
-test('D-38 a call is sent no more than twice, also when there is another token each time it is refused', async () => {
+test('D-38 a call is sent at most twice, even if there is a new token after each refusal', async () => {
   const { server, provider, call } = await setup();
   await call('warm');
   server.accept();
@@ -244,7 +244,7 @@ test('a call is charged once, however often it is sent', async () => {
   expect(provider.recoveries).toHaveLength(1);
 });
 
-test('a call waits for a recovery no longer than it may, and leaves it to the others', async () => {
+test('a call waits for a recovery at most until its deadline, and the recovery continues for the others', async () => {
   const { server, provider, call } = await setup();
   await call('warm');
   server.accept(second);
@@ -270,7 +270,7 @@ test('a call waits for a recovery no longer than it may, and leaves it to the ot
   expect(provider.recoveries).toHaveLength(1);
 });
 
-test('a call that was let in before is not cut off when the token is refused', async () => {
+test('a call in progress is not ended when the token is refused', async () => {
   const { server, call, row } = await setup();
   await call('warm');
   let finish = () => {};
@@ -304,7 +304,7 @@ test('a tool that needs more rights does not affect the others', async () => {
   expect(row()).toMatchObject({ state: 'ready', run: 1 });
 });
 
-test('AC-C5 a recovery takes back what was counted, also when the call is then refused again; the refusal counts for nothing', async () => {
+test('AC-C5 a recovery resets the counted failures, even if the call is then refused again; the refusal is not counted', async () => {
   const clock = new FakeClock();
   const entry = { breaker: { threshold: 3, reset: '1s' } };
   const { server, provider, call, row } = await setup({ clock, entry });
@@ -317,7 +317,7 @@ test('AC-C5 a recovery takes back what was counted, also when the call is then r
     else return false;
     return true;
   };
-  // An open breaker lets nothing through, so this call is on its way before it opens, and answered after.
+  // An open breaker refuses all calls, so this call is sent before it opens, and answered after.
   const waiting = failureOf(call('sent before'));
   await server.http.until(() => held !== undefined);
   isDown = true;
@@ -344,7 +344,7 @@ test('AC-C5 a recovery takes back what was counted, also when the call is then r
 test('X15 no token is in any error, event, status or report, however much the server repeats', async () => {
   const { host, server, provider, call, row, events, problems } = await setup();
   server.onCall = (got, response) => {
-    // Without the word before it, which alone would give it away.
+    // Without the scheme in front, so that the token alone is searched.
     const error = { code: -32_000, message: `you are ${got.headers.authorization?.slice('Bearer '.length)}` };
     json(response, { jsonrpc: '2.0', id: got.id, error });
     return true;
@@ -401,7 +401,7 @@ test('a call that waits for a token when the host closes fails with that reason'
   expect(provider.recoveries[0]?.context.signal.aborted).toBe(true);
 });
 
-test('a server that is replaced, and a host that is closed, listen to no provider any more', async () => {
+test('a replaced server and a closed host no longer listen to a provider', async () => {
   const { host, server, provider, call } = await setup();
   await call('warm');
   expect(provider.listeners.size).toBe(1);
@@ -411,7 +411,7 @@ test('a server that is replaced, and a host that is closed, listen to no provide
   expect(provider.listeners.size).toBe(0);
 });
 
-test('status shows our identity at the server, as far as that may be shown', async () => {
+test('status shows the own identity at the server, as far as it may be shown', async () => {
   const { provider, row } = await setup();
   expect(row()?.authIdentity).toBeUndefined();
   provider.identity = () => 'ada@example.com';

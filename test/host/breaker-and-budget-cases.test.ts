@@ -1,5 +1,5 @@
 /**
- * The cases that other hosts wrote down for themselves, with their numbers, over a whole host and a real server: a breaker of
+ * Cases from the documentation of other hosts, with their numbers, with a complete host and a real server: a breaker of
  * 3 failures and 60 seconds, a budget that ejects, roles that are open unless listed.
  */
 import { describe, expect, test } from 'vitest';
@@ -10,7 +10,7 @@ import { MoodyHost } from './moody-host.js';
 const breaker = { threshold: 3, reset: '60s' };
 
 describe('three failures, sixty seconds', () => {
-  test('AC-C1 while it is open the server is not called; 61 s later it is, once, and nothing is counted any more', async () => {
+  test('AC-C1 while it is open the server is not called; 61 s later it is called once, and the failures are reset', async () => {
     const moody = await MoodyHost.open({ breaker });
     await moody.timeOut(3);
     expect(moody.row).toMatchObject({ circuit: 'open', consecutiveFailures: 3 });
@@ -44,7 +44,7 @@ describe('three failures, sixty seconds', () => {
     expect([refused.code, refused.message.includes('unreachable'), moody.calls]).toEqual(['circuit_open', true, 4]);
   });
 
-  /** The breaker is open, the process is gone, and its successor does not get as far as a session. */
+  /** The breaker is open, the process has ended, and the next process opens no session. */
   async function missing() {
     const moody = await MoodyHost.open({ breaker, timeouts: { start: '10m' } });
     await moody.timeOut(3);
@@ -56,9 +56,9 @@ describe('three failures, sixty seconds', () => {
     return moody;
   }
 
-  test('AC-C3 with its session gone the answer is that it reconnects, and it does so once, however many ask', async () => {
+  test('AC-C3 without a session calls fail with `reconnecting`, and any number of calls cause one reconnect', async () => {
     const moody = await missing();
-    // The breaker was open when the process died; from then on its supervisor says whether it can be had.
+    // The breaker was open when the process died; from then on the supervisor decides whether calls can be sent.
     expect(moody.row).toMatchObject({ state: 'connecting', circuit: 'closed' });
     for (let i = 0; i < 3; i++) {
       const call = failureOf(moody.call());
@@ -68,11 +68,11 @@ describe('three failures, sixty seconds', () => {
       expect(error.message).toContain('reconnect');
     }
     expect([moody.starts, moody.calls]).toEqual([2, 3]);
-    // Waiting for it is no strike.
+    // Waiting for the server is no strike.
     expect(moody.row.consecutiveFailures).toBe(0);
   });
 
-  test('AC-C4 once its session is back the next call is answered, without a moment passing', async () => {
+  test('AC-C4 as soon as its session is open again the next call is answered', async () => {
     const moody = await missing();
     const call = failureOf(moody.call());
     await moody.clock.advanceAsync(5_010);
@@ -85,7 +85,7 @@ describe('three failures, sixty seconds', () => {
     expect([moody.clock.nowMs() - nowMs, moody.starts]).toEqual([0, 2]);
   });
 
-  test('AC-C4 also when the breaker had only just opened', async () => {
+  test('AC-C4 also when the breaker has just opened', async () => {
     const moody = await MoodyHost.open({ breaker, timeouts: { start: '10m' } });
     await moody.timeOut(3);
     moody.mood = 'silent';
@@ -101,7 +101,7 @@ describe('three failures, sixty seconds', () => {
 });
 
 describe('a budget of two restarts', () => {
-  /** It came up once and worked; then its process dies, and no successor comes up. */
+  /** The server was ready once; then its process dies, and no later process becomes ready. */
   async function exhausted(restart: Record<string, unknown>) {
     const moody = await MoodyHost.open({ restart: { max: 2, window: '1m', ...restart } });
     expect(await outcomeOf(moody.call())).toBe('ok');
@@ -111,7 +111,7 @@ describe('a budget of two restarts', () => {
     return moody;
   }
 
-  test('AC-C6 after its budget it is parked and reported, a reload brings it back, and closing the host ends it', async () => {
+  test('AC-C6 after its budget the server is parked and reported, a reload restarts it, and closing the host ends it', async () => {
     const moody = await exhausted({});
     await moody.advanceUntil('parked', 100);
     expect(moody.events.filter(({ kind }) => kind === 'parked')).toHaveLength(1);
@@ -126,7 +126,7 @@ describe('a budget of two restarts', () => {
     expect(moody.clock.pendingTimers).toBe(0);
   });
 
-  test('AC-H2 with "eject" the third failure takes it out: for an hour nothing starts it, a reload does', async () => {
+  test('AC-H2 with "eject" the third failure ejects the server: for an hour nothing starts it, but a reload does', async () => {
     const moody = await exhausted({ onExhausted: 'eject' });
     await moody.advanceUntil('ejected', 100);
     expect(moody.row).toMatchObject({ run: 3, ejected: true, restartCount: 3 });
@@ -144,20 +144,20 @@ describe('a budget of two restarts', () => {
   });
 });
 
-test('AC-H17 the second of two equal calls is a hit, also when the first one woke the server', async () => {
+test('AC-H17 the second of two equal calls is a hit, also when the first call started the server', async () => {
   const moody = await MoodyHost.open({ env: { HINT: '"ttlMs":60000' } });
   expect([await outcomeOf(moody.call('read')), await outcomeOf(moody.call('read'))]).toEqual(['ok', 'ok']);
   expect([moody.host.cacheStats(), moody.calls]).toMatchObject([{ hits: 1, misses: 1 }, 1]);
 });
 
-describe('AC-H19 what is refused at one stage leaves no trace at the later ones', () => {
+describe('AC-H19 a call that is refused at one stage does not reach the later stages', () => {
   const open = () => MoodyHost.open({ breaker, env: { HINT: '"ttlMs":3600000' } });
   const stats = ({ host }: MoodyHost) => {
     const { hits, misses } = host.cacheStats();
     return { hits, misses };
   };
 
-  test('a call over budget does not touch the cache', async () => {
+  test('a call over budget does not read or change the cache', async () => {
     const moody = await open();
     await moody.host.withBudget({ calls: 1 }, async () => {
       expect(await outcomeOf(moody.call('read'))).toBe('ok');
@@ -166,7 +166,7 @@ describe('AC-H19 what is refused at one stage leaves no trace at the later ones'
     expect([stats(moody), moody.calls]).toEqual([{ hits: 0, misses: 1 }, 1]);
   });
 
-  test('a kept answer is given while the breaker is open; what is not kept is charged, missed, and refused', async () => {
+  test('a cached answer is returned while the breaker is open; an uncached call is charged, counted as a miss, and refused', async () => {
     const moody = await open();
     await moody.call('read', { nonce: 'kept' });
     await moody.timeOut(3);
@@ -202,14 +202,14 @@ describe('roles that are open unless they are listed', () => {
   const names = async (moody: MoodyHost, role?: string) =>
     (await moody.host.tools('a', as(role))).map(({ name }) => name);
 
-  test('AC-P1 a listed role sees what is listed for it, any other and none see everything', async () => {
+  test('AC-P1 a listed role sees its tools; any other role, or none, sees everything', async () => {
     const moody = await openWith('allow');
     expect(await names(moody, 'researcher')).toEqual(['read']);
     expect(await names(moody, 'operator')).toEqual(['read', 'write']);
     expect(await names(moody)).toEqual(['read', 'write']);
   });
 
-  test('AC-P2 and may call just that', async () => {
+  test('AC-P2 and may call exactly these', async () => {
     const moody = await openWith('allow');
     const refused = await failureOf(moody.call('write', {}, as('researcher')));
     expect([refused.code, refused.message.includes('a/write'), moody.calls]).toEqual(['denied', true, 0]);
@@ -217,14 +217,14 @@ describe('roles that are open unless they are listed', () => {
     expect(await outcomeOf(moody.call('write', {}, as()))).toBe('ok');
   });
 
-  test('AC-P3 a role with an empty list has nothing', async () => {
+  test('AC-P3 a role with an empty list may use nothing', async () => {
     const moody = await openWith('allow');
     expect((await failureOf(moody.host.tools('a', as('sandbox')))).code).toBe('denied');
     expect(await moody.host.discover({ ...as('sandbox'), wake: true })).toEqual([]);
     expect(await outcomeOf(moody.call('read', {}, as('sandbox')))).toBe('denied');
   });
 
-  test('and with "deny" the unlisted have nothing either', async () => {
+  test('with "deny" unlisted roles may use nothing either', async () => {
     const moody = await openWith('deny');
     expect(await outcomeOf(moody.call('read', {}, as('operator')))).toBe('denied');
     expect(await outcomeOf(moody.call('read', {}, as()))).toBe('denied');

@@ -1,4 +1,4 @@
-/** Entries of the configuration that cannot be used, as an embedder meets them. No process is started. */
+/** Invalid entries of the configuration, as an embedder sees them. No process is started. */
 import { once } from 'node:events';
 import { afterEach, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -39,7 +39,7 @@ test('E10 an entry whose url is not a URL is a disabled server with that reason,
   expect((await failureOf((host as Host).start('bad'))).code).toBe('server_disabled');
 });
 
-test('E10 a corrected entry takes the place of the disabled server; a running server keeps its name when its entry breaks', async () => {
+test('E10 a corrected entry replaces the disabled server; a running server keeps its name when its entry becomes invalid', async () => {
   await open({ mcpServers: { a: { comand: 'typo' }, b: good } });
   await host?.reconfigure({ mcpServers: { a: good, b: { ...good, lazy: 'yes' } } });
   expect([stateOf('a'), stateOf('b')]).toEqual(['registered', 'registered']);

@@ -1,4 +1,4 @@
-/** Requests that a server never answers: `timeouts.call` ends them, and they count nowhere once their instance has ended. */
+/** Requests that a server never answers: `timeouts.call` ends them, and they are not counted after their instance has ended. */
 import { afterEach, expect, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';

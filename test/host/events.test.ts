@@ -1,5 +1,5 @@
 /**
- * What operators see of a host over real children: the stream of events, the rows of `status`, and a span for each call.
+ * The view of operators of a host with real child processes: the stream of events, the rows of `status`, and a span for each call.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -49,7 +49,7 @@ const heard = <Kind extends HostEvent['kind']>(kind: Kind) =>
   events.filter((event) => event.kind === kind) as unknown as HostEventOf<Kind>[];
 const row = (name: string) => host.status().find((each) => each.name === name) as StatusRow;
 
-/** Ends what this test started, and nobody else, whatever a row or an answer may claim: its environment names our folder. */
+/** Ends only processes that this test started, known by the folder in their environment, not by rows or answers. */
 const kill = (pid: number | undefined) => {
   if (pid === undefined || !readFileSync(`/proc/${pid}/environ`, 'utf8').includes(folder)) {
     throw new Error(`${pid} is not ours to end`);
@@ -123,7 +123,7 @@ describe('the stream', () => {
     expect(problems).toEqual([]);
   });
 
-  test('has one record for each call, whatever became of it, under the number its error carries', async () => {
+  test('has one record for each call, with any outcome, under the number in its error', async () => {
     await open({
       mcpServers: { a: fixture(), kept: { ...ledgerServer(), cache: 'on' } },
       roles: { dev: { allow: ['*/*'] } },
@@ -231,7 +231,7 @@ describe('status', () => {
     expect(row('shop')).toMatchObject({ changedTools: 1, leases: { bindings: 0, calls: 0 } });
   });
 
-  test('never shows a process that is gone: not when it was killed, not in its next run, not after a stop', async () => {
+  test('never shows an ended process: not after a kill, not in the next run, not after a stop', async () => {
     await open({ mcpServers: { shop: eventful() } });
     await host.call('shop', 'pay');
     const first = row('shop');
@@ -269,7 +269,7 @@ describe('status', () => {
     expect(host.stderr('broken')).toBe('no such table\n');
   });
 
-  test('shows the end of stderr, at most 2 KiB, and not a line of a key that began before it', async () => {
+  test('shows the end of stderr, at most 2 KiB, without any line of a key that began earlier', async () => {
     await open({ mcpServers: { shop: eventful() } });
     for (let i = 0; i < 2; i++) await host.call('shop', 'shout');
     const tail = await eventually('it was read', () => {
@@ -281,7 +281,7 @@ describe('status', () => {
     expect(tail).not.toContain('KeyBody');
   });
 
-  test('reports the next try of a parked server, as clock and wall time', async () => {
+  test('reports the next attempt of a parked server, in monotonic and wall clock time', async () => {
     await open({ mcpServers: { none: { command: 'no-such-command' } } });
     await failureOf(host.call('none', 'x'));
     const { nextProbeAt, nextProbeInMs } = row('none');
@@ -333,7 +333,7 @@ describe('D-28 traces', () => {
   });
 
   const calls = () => exporter.getFinishedSpans().filter(({ name }) => name === 'hostler.call');
-  /** Runs within a span of its own, across every await. */
+  /** Runs within its own span, across every await. */
   const within = async (name: string, run: () => Promise<unknown>) => {
     const span = tracer.startSpan(name);
     parentOf.set(name, span.spanContext().spanId);
@@ -341,7 +341,7 @@ describe('D-28 traces', () => {
     span.end();
   };
 
-  test('a span for each of many interleaved calls, each under the work it was made in', async () => {
+  test('a span for each of many interleaved calls, each with its own work as the parent', async () => {
     await open({ mcpServers: { a: fixture(), b: fixture() }, telemetry: { traces: true } });
     await Promise.all(
       Array.from({ length: 20 }, (_, i) =>
@@ -364,7 +364,7 @@ describe('D-28 traces', () => {
     });
   });
 
-  test('each ends once, however its call ends: answered, refused, cancelled, lost, closed', async () => {
+  test('each span ends once for any end of its call: answered, refused, cancelled, lost, closed', async () => {
     await open({ mcpServers: { a: fixture({ trustAnnotations: true }) }, telemetry: { traces: true } });
     host.setAllowlist(({ tool }) => (tool === 'fail' ? { allow: false, reason: 'no' } : { allow: true }));
     await host.call('a', 'echo', { text: 'x' });
@@ -386,7 +386,7 @@ describe('D-28 traces', () => {
     expect([started, new Set(calls().map((span) => span.spanContext().spanId)).size]).toEqual([8, 8]);
   });
 
-  test('none without being asked for', async () => {
+  test('no spans unless they are configured', async () => {
     await open({ mcpServers: { a: fixture() } });
     await host.call('a', 'echo', { text: 'x' });
     expect(started).toBe(0);
@@ -397,7 +397,7 @@ describe('D-28 traces', () => {
     expect((await failureOf(createHost({ telemetry }))).details.field).toBe('telemetry.traces');
   });
 
-  test.each([null, undefined, []])('%j is no configuration, and says so', async (config) => {
+  test.each([null, undefined, []])('%j is no configuration, and the error says so', async (config) => {
     const error = await failureOf(createHost(config as never));
     expect([error.code, error.message]).toEqual(['invalid_spec', 'the configuration: must be an object']);
   });

@@ -1,5 +1,5 @@
 /**
- * What an embedder hands in may fail: its listeners, its reports of problems, its providers of tokens. The host goes on, and
+ * Code of an embedder may fail: its listeners, its reports of problems, its providers of tokens. The host continues, and
  * what it started is gone when it is closed.
  */
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -32,7 +32,7 @@ describe('a provider of tokens', () => {
     ['returns nothing', () => undefined],
     ['throws', fail],
     ['returns what throws', () => fail],
-  ])('whose onChanged %s disturbs neither status, spawn nor close', async (_what, onChanged) => {
+  ])('whose onChanged %s affects neither status, spawn nor close', async (_what, onChanged) => {
     const provider = { current: () => undefined, recover: async () => false, onChanged } as unknown as AuthProvider;
     const { host, pid } = await open({ authProvider: () => provider });
     expect(host.status().map(({ name }) => name)).toEqual(['local', 'web']);
@@ -43,7 +43,7 @@ describe('a provider of tokens', () => {
   });
 });
 
-test('listeners and reports that throw disturb neither calls nor each other', async () => {
+test('listeners and reports that throw affect neither calls nor each other', async () => {
   const { host } = await open({ onProblem: fail });
   const heard: string[] = [];
   host.on('any', fail);

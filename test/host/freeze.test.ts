@@ -1,5 +1,5 @@
 /**
- * Servers of a real host that fall together: nobody is charged, and the stream of events says so once.
+ * Servers of a real host that fail together: no server is charged, and the stream of events reports it once.
  */
 import { expect, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
@@ -28,7 +28,7 @@ test('S4 four servers that die together freeze the budgets, which is reported on
     const { servers, server } = freezes[0] as Extract<HostEvent, { kind: 'freeze' }>;
     expect(servers).toHaveLength(3);
     expect(servers).toContain(server);
-    // The third tipped the scale: it and the fourth are not charged.
+    // The third failure reached the limit: it and the fourth are not charged.
     const charged = host.status().map(({ restartCount }) => restartCount);
     expect(charged.sort()).toEqual([0, 0, 1, 1]);
     await host.close();

@@ -30,7 +30,7 @@ async function bank(stateDir?: string): Promise<{ host: Host; transport: FakeTra
 test.each([
   ['without a state folder', undefined],
   ['with a state folder', path.join(folder, 'state')],
-])('B11 three calls with one key are one execution, %s', async (_name, stateDir) => {
+])('B11 three calls with one key are executed once, %s', async (_name, stateDir) => {
   const { host, transport } = await bank(stateDir);
   try {
     const pay = (key: string, n = 1) => host.call('bank', 'pay', { n }, { idempotencyKey: key });
@@ -45,7 +45,7 @@ test.each([
   }
 });
 
-test('B11 over a restart a key keeps its outcome, and a call that was begun is uncertain', async () => {
+test('B11 after a restart a key keeps its outcome, and a call that had begun is uncertain', async () => {
   const stateDir = path.join(folder, 'restart');
   const before = await bank(stateDir);
   const first = await before.host.call('bank', 'pay', {}, { idempotencyKey: 'a' });
@@ -73,7 +73,7 @@ const pay = (host: Host, key: string) =>
     (error) => error.details.execution,
   );
 
-test('B11 a key is one execution with and without a broker in the process, and over restarts', async () => {
+test('B11 a key is executed once with and without a broker in the process, and over restarts', async () => {
   const [stateDir, dataDir] = [path.join(folder, 'brokered'), path.join(folder, 'data')];
   const serve = (host: Host) => createBroker({ host, dataDir, config: { broker: { listen: { port: 0 } } } });
   const before = await bank(stateDir);

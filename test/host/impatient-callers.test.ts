@@ -1,6 +1,6 @@
 /**
- * A real child that hangs for good while callers go on calling it and none of them waits for `timeouts.call`. Clients of the
- * official SDKs give up after 60 s by cancelling, which is just before the host's own timeout. The child has to be noticed all the same.
+ * A real child that hangs for ever while callers continue to call it and none waits for `timeouts.call`. Clients of the
+ * official SDKs cancel after 60 s, just before the host's own timeout. The host must still detect the hung child.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import { outcomeOf } from './harness.js';

@@ -1,5 +1,5 @@
 /**
- * Subscriptions of clients that each have a process of their own, over real children.
+ * Subscriptions of clients with one process each, with real child processes.
  */
 import { expect, test } from 'vitest';
 import type { Host } from '../../src/host/host.js';
@@ -9,7 +9,7 @@ import { ListedHost } from './listed-server.js';
 
 const uri = 'r:1';
 
-/** Each client and what it heard. */
+/** Each client and the notifications it received. */
 async function open(era: 'legacy' | 'modern') {
   const listed = await ListedHost.open(era, { isolation: 'per-client' });
   const { host } = listed;
@@ -33,7 +33,7 @@ test.each(['legacy', 'modern'] as const)(
     await eventually('ann heard of it', () => heard.length > 0);
     await update('bob');
     await eventually('bob heard of it', () => heard.length > 1);
-    // What was learnt of lists is of the server that all share: it was never started.
+    // Known lists belong to the shared server, which was never started.
     expect([heard, listed.asked('prompts/list'), listed.asked('start').length]).toEqual([['ann', 'bob'], [], 2]);
     ends[0]?.();
     await eventually(
@@ -49,7 +49,7 @@ test.each(['legacy', 'modern'] as const)(
   },
 );
 
-test('a subscription outlives the process, for as long as its client is there', async () => {
+test('a subscription outlives the process, as long as its client is connected', async () => {
   const { listed, host, heard, call, subscribe, update } = await open('legacy');
   await subscribe('ann');
   await call('ann', 'exit', {}).catch(() => {});

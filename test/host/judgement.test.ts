@@ -1,6 +1,6 @@
 /**
- * Who is judged by what: servers by what they do in their own time, tools by what is listed when a call is sent, and callers
- * by nothing they could do to others.
+ * What counts against whom: servers by their behaviour within their own time limits, tools by the list when a call is sent, callers
+ * by nothing that affects others.
  */
 import { expect, test } from 'vitest';
 import type { HostCallOptions } from '../../src/host/host-interface.js';
@@ -10,7 +10,7 @@ import { MoodyHost } from './moody-host.js';
 
 const mallory = { id: 'mallory', role: undefined, scopes: [] };
 
-test('a caller that allows no time cannot shut a server to others', async () => {
+test('a caller with very short deadlines cannot open the breaker for others', async () => {
   const moody = await MoodyHost.open({ breaker: { threshold: 3, reset: '60s' }, timeouts: { call: '1m' } });
   await moody.host.start('a');
   moody.mood = 'mute';
@@ -24,7 +24,7 @@ test('a caller that allows no time cannot shut a server to others', async () => 
   expect(await outcomeOf(moody.call())).toBe('ok');
 });
 
-test('nor keep it shut by trying it without giving it time', async () => {
+test('nor keep it open by trials with very short deadlines', async () => {
   const moody = await MoodyHost.open({ breaker: { threshold: 3, reset: '60s' } });
   await moody.timeOut(3);
   await moody.clock.advanceAsync(61_000);
@@ -64,10 +64,10 @@ test('a stopped server is reported as stopped, whatever the state of its breaker
 
 test.each([
   ['arguments that are a list', () => [], {}, 'invalid_arguments'],
-  ['arguments JSON has no word for', () => ({ n: BigInt(1) }), {}, 'invalid_arguments'],
+  ['arguments that JSON cannot express', () => ({ n: BigInt(1) }), {}, 'invalid_arguments'],
   ['text that is two values', () => '{} {}', {}, 'invalid_arguments'],
   ['a deadline that is no number', () => ({}), { deadlineMs: Number.NaN }, 'invalid_request'],
-  ['a signal that is none', () => ({}), { signal: {} as AbortSignal }, 'invalid_request'],
+  ['a signal that is no AbortSignal', () => ({}), { signal: {} as AbortSignal }, 'invalid_request'],
 ] as [string, () => unknown, HostCallOptions, string][])(
   '%s end the call before anything is charged or started',
   async (_what, args, options, code) => {

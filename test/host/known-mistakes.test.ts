@@ -1,5 +1,5 @@
 /**
- * Mistakes that other hosts made, tried on a whole host over real servers: each is named by its id, and what counts is what
+ * Mistakes of other hosts, tested on a complete host with real servers: each is named by its id, and the evidence is what
  * the server itself wrote down.
  */
 import { execFile } from 'node:child_process';
@@ -20,7 +20,7 @@ describe('D-01 one trial', () => {
   const fifty = (moody: MoodyHost) =>
     Array.from({ length: 50 }, (_, i) => outcomeOf(moody.call('write', { nonce: `${i}` })));
 
-  test('D-39 of fifty calls at the end of the open time one is at the server; once it is answered, fifty more are', async () => {
+  test('D-39 of fifty calls at the end of the open time one reaches the server; after its answer fifty more do', async () => {
     const moody = await MoodyHost.open({ breaker });
     await moody.timeOut(3);
     moody.mood = 'held';
@@ -37,7 +37,7 @@ describe('D-01 one trial', () => {
     expect(moody.calls).toBe(4 + 50);
   });
 
-  test('a trial that its caller gives up frees the place at once, and is no failure', async () => {
+  test('a trial that its caller cancels frees its place at once, and is no failure', async () => {
     const moody = await MoodyHost.open({ breaker });
     await moody.timeOut(3);
     await moody.clock.advanceAsync(60_000);
@@ -65,7 +65,7 @@ describe('D-06 an error of a tool is no error of the connection', () => {
     'could not connect to database',
   ];
 
-  // Read-only and vouched for: whatever looked like a lost connection would be sent again.
+  // Read-only and trusted: a failure that looked like a lost connection would be sent again.
   test.each(needles)('%s: no restart, no strike, nothing sent twice', async (say) => {
     const moody = await MoodyHost.open({ trustAnnotations: true, breaker: { threshold: 1, reset: '60s' } });
     await moody.host.tools('a');
@@ -77,7 +77,7 @@ describe('D-06 an error of a tool is no error of the connection', () => {
     expect(moody.starts).toBe(1);
   });
 
-  test('a connection that is reset under an HTTP call is one, whatever its text', async () => {
+  test('a reset connection during an HTTP call is an error of the connection, whatever its text', async () => {
     const tools = [{ name: 'read', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } }];
     const facts = {
       protocolVersion: '2025-11-25',
@@ -97,7 +97,7 @@ describe('D-06 an error of a tool is no error of the connection', () => {
     await moody.start({ mcpServers: { a: { url: server.url, trustAnnotations: true } } });
     await moody.host.tools('a');
     const losing = failureOf(moody.call('read'));
-    // Known to be harmless, it is tried again after a short wait; what may have changed something is not.
+    // A call that is known to be harmless is sent again after a short wait; a call that may have changed something is not.
     await eventually('it was sent three times', async () => {
       await moody.clock.advanceAsync(100);
       return sent() === 3;
@@ -105,7 +105,7 @@ describe('D-06 an error of a tool is no error of the connection', () => {
     const lost = await losing;
     expect([lost.code, lost.details.execution]).toEqual(['transport', 'uncertain']);
     const before = sent();
-    // Another moment, or the two losses would be one strike.
+    // At another time, because two simultaneous losses would be one strike.
     await moody.clock.advanceAsync(300);
     const uncertain = await failureOf(moody.call('write'));
     expect([uncertain.code, (uncertain.cause as HostError).code]).toEqual(['outcome_uncertain', 'transport']);
@@ -114,7 +114,7 @@ describe('D-06 an error of a tool is no error of the connection', () => {
   });
 });
 
-test('D-11 a crash takes no lease away: the next call works, and both are still held', async () => {
+test('D-11 a crash releases no lease: the next call works, and both leases are still held', async () => {
   const moody = await MoodyHost.open();
   const leases = [await moody.host.lease('a'), await moody.host.lease('a')];
   process.kill(Number(moody.log('start')[0]), 'SIGKILL');
@@ -142,7 +142,7 @@ describe('D-15 a server of the configuration is supervised like one that was spa
     await moody.clock.advanceAsync(30_000);
     expect(await outcomeOf(moody.call())).toBe('outcome_uncertain');
     await moody.state('backing_off');
-    // Who does not run is judged by nobody's calls.
+    // Calls of other servers do not count against a server that does not run.
     expect(moody.row).toMatchObject({ restartCount: 1, circuit: 'closed' });
     await moody.clock.advanceAsync(100);
     await moody.state('ready');
@@ -193,7 +193,7 @@ describe('D-16 a server that dies at each call', () => {
     expect(moody.calls).toBe(6);
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect(moody.events.filter(({ kind }) => kind === 'revived')).toHaveLength(1);
-    // Proven, it has its whole budget again.
+    // Once proven, the server has its whole budget again.
     await moody.clock.advanceAsync(5_000);
     expect(moody.row).toMatchObject({ restartCount: 0, ejected: false });
   });
@@ -212,7 +212,7 @@ describe('D-16 a server that dies at each call', () => {
 });
 
 describe('D-32 a call', () => {
-  test('that waits for its turn runs out of time there, and never reaches the server', async () => {
+  test('that waits for its turn times out in the queue, and never reaches the server', async () => {
     const moody = await MoodyHost.open({ concurrency: 1, timeouts: { call: '10s' } });
     moody.mood = 'held';
     const first = outcomeOf(moody.call('write', { nonce: 'first' }));
@@ -225,7 +225,7 @@ describe('D-32 a call', () => {
     expect(moody.log('call')).toEqual(['first']);
   });
 
-  test('that is given up, by its deadline or by its caller, is cancelled at the server', async () => {
+  test('that ends by its deadline or its caller is cancelled at the server', async () => {
     const moody = await MoodyHost.open();
     await moody.timeOut(1);
     await eventually('the server was told', () => moody.log('cancelled').length === 1);
@@ -238,7 +238,7 @@ describe('D-32 a call', () => {
   });
 });
 
-test('D-32 what a server writes to its stderr does not reach ours, and is shown where it explains something', async () => {
+test('D-32 the stderr of a server is not copied to the host’s stderr, and is shown in errors that it explains', async () => {
   const script = `
     import { createHost } from 'hostler';
     const host = await createHost({ mcpServers: {
@@ -262,7 +262,7 @@ describe('D-36 two servers of one name', () => {
     return made;
   };
 
-  test('a replacement starts with a breaker, answers, pauses and pins of its own', async () => {
+  test('a replacement starts with its own breaker, answers, pauses and pins', async () => {
     const [old, next] = [MoodyHost.make(), MoodyHost.make()];
     await old.start({});
     await old.host.spawn({ name: 'a', ...old.entry({ breaker, env: hint }) });
@@ -299,7 +299,7 @@ describe('D-36 two servers of one name', () => {
     expect([one.row.circuit, two.row.circuit]).toEqual(['open', 'closed']);
     expect(await outcomeOf(two.call('write'))).toBe('ok');
 
-    // What each was seen to be is still known to the next host, whoever wrote last.
+    // The next host still knows the facts of each, whichever host wrote last.
     await one.host.close();
     one.mood = 'well';
     await one.start({ mcpServers: { a: { ...first, env: { ...first.env, DESCRIPTION: 'reads, and tells me' } } } });

@@ -1,6 +1,6 @@
 /**
- * What a host can say at once of real servers, running or not: facts and lists of both eras, how they are kept up to date,
- * over restarts and from one host to the next, and who hears of the resources they hold.
+ * What a host knows of real servers, running or not: facts and lists of both eras, how they are kept up to date,
+ * over restarts and from one host to the next, and who gets updates of their resources.
  */
 import type { ServerResponse } from 'node:http';
 import path from 'node:path';
@@ -28,7 +28,7 @@ const full = {
 const all = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'] as const;
 
 describe.each(eras)('a %s server', (era) => {
-  test('its facts and lists are known when it has run, and to the next host with nothing started', async () => {
+  test('its facts and lists are known after it has run, and in the next host without starting it', async () => {
     const listed = ListedHost.make();
     const config = { mcpServers: { a: listed.entry('a', era) } };
     listed.list('a', full);
@@ -69,7 +69,7 @@ describe.each(eras)('a %s server', (era) => {
     await eventually('all new lists are known', () => all.every((method) => listed.keys(method)?.length === 1));
   });
 
-  test('X11 a change that could not be written down is still one after new settings, and after the next start', async () => {
+  test('X11 a change that could not be stored is still a change after new settings, and after the next start', async () => {
     const listed = ListedHost.make();
     listed.list('a', { tools: [{ name: 't', description: 'old' }] });
     await listed.start({ mcpServers: { a: listed.entry('a', era, { pins: 'block' }) } });
@@ -99,7 +99,7 @@ describe.each(eras)('a %s server', (era) => {
     expect([shown(), listed.host.pin('a', 't')?.status]).toEqual([['old'], 'changed']);
   });
 
-  test('X11 an approval where no list is known takes nothing that is pinned for gone', async () => {
+  test('X11 an approval without a known list removes no pin', async () => {
     const listed = ListedHost.make();
     listed.list('a', { tools: [{ name: 't' }, { name: 'u' }] });
     const config = { mcpServers: { a: listed.entry('a', era, { pins: 'block' }) } };
@@ -117,7 +117,7 @@ describe.each(eras)('a %s server', (era) => {
     expect(listed.keys('tools/list')).toEqual(['t']);
   });
 
-  test('a tool that changed is shown as it was approved, a new one not at all, where the policy is to block', async () => {
+  test('with the policy to block, a changed tool is shown as approved, and a new one is hidden', async () => {
     const listed = ListedHost.make();
     listed.list('a', { tools: [{ name: 't', description: 'old' }] });
     await listed.start({ mcpServers: { a: listed.entry('a', era, { pins: 'block' }) } });
@@ -148,7 +148,7 @@ describe.each(eras)('a %s server', (era) => {
     await eventually('the approval is told', () => listed.told.length > 0);
   });
 
-  test('subscribers get updates, over a restart too, and the server gets one subscription for all', async () => {
+  test('subscribers get updates, also after a restart, and the server gets one subscription for all', async () => {
     const listed = await ListedHost.open(era);
     const host: Omit<Upstreams, 'request' | 'endInstance'> & typeof listed.host = listed.host;
     const heard: string[] = [];
@@ -163,7 +163,7 @@ describe.each(eras)('a %s server', (era) => {
       era === 'legacy'
         ? listed.asked('resources/subscribe').map((line) => String(line.split(' ')[1]))
         : listed.asked('listen').map((line) => /resourceSubscriptions":\[(.*?)\]/.exec(line)?.[1]?.replaceAll('"', ''));
-    // A modern one may have been asked for its lists first, and then for what was wanted by then.
+    // A modern server may first get requests for its lists, and then for the subscriptions wanted by then.
     if (era === 'legacy') expect(requests()).toEqual(['r:1', 'r:2']);
     else expect([requests().at(-1), requests().length < 5]).toEqual(['r:1,r:2', true]);
     await listed.say('resources/updated', { uri: 'r:1' });
@@ -229,8 +229,8 @@ describe('subscriptions', () => {
   });
 });
 
-describe('a modern server is listened to', () => {
-  test('a stream that it ends is opened again, and what may have changed meanwhile is read', async () => {
+describe('the listen stream of a modern server', () => {
+  test('is opened again if the server ends it, and lists that may have changed meanwhile are read', async () => {
     const listed = await ListedHost.open('modern', { lazy: false });
     await eventually('its prompts are known', () => listed.keys('prompts/list')?.length === 0);
     expect(listed.asked('listen').length).toBe(1);
@@ -240,7 +240,7 @@ describe('a modern server is listened to', () => {
     await eventually('all new lists are known', () => all.every((method) => listed.keys(method)?.length === 1));
   });
 
-  test('which is no call: it holds up no stop', async () => {
+  test('is no call, and does not delay a stop', async () => {
     const listed = await ListedHost.open('modern');
     await listed.host.start('a');
     expect(listed.host.status()[0]).toMatchObject({ state: 'ready', refCount: 0, running: 0 });
@@ -248,7 +248,7 @@ describe('a modern server is listened to', () => {
     expect(listed.asked('unlisten').length).toBe(1);
   });
 
-  test('over HTTP as well, and again after its stream was cut', async () => {
+  test('works over HTTP too, also after it was cut', async () => {
     const streams: ServerResponse[] = [];
     let tools = 0;
     const server = await startServer(({ id, rpcMethod }, response) => {
@@ -289,7 +289,7 @@ describe('a modern server is listened to', () => {
 });
 
 describe('startupListing', () => {
-  test('resolves when the servers that were never seen are known, and is over then', async () => {
+  test('resolves when all new servers are known, and is then finished', async () => {
     const listed = ListedHost.make();
     const config = { mcpServers: { a: listed.entry('a', 'legacy'), b: listed.entry('b', 'modern', { lazy: false }) } };
     const host = await listed.start(config, { learnAtBoot: true });
@@ -303,7 +303,7 @@ describe('startupListing', () => {
   });
 });
 
-test('server-everything: prompts, resources and templates are known beside the tools', async () => {
+test('server-everything: prompts, resources and templates are known as well as tools', async () => {
   const entry = { command: process.execPath, args: [entryPoint('@modelcontextprotocol/server-everything'), 'stdio'] };
   const host = await createHost({ mcpServers: { everything: entry } });
   try {

@@ -1,6 +1,6 @@
 /**
- * What a host knows of the lists of real servers: what is kept and for how long, what is shown of servers that do not run,
- * and that neither goes round the policy.
+ * Lists of real servers in a host: which are cached and for how long, which are shown for servers that do not run,
+ * and that both respect the policy.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -106,7 +106,7 @@ describe('D-19 a list', () => {
     expect(await names(host.tools('a'))).toEqual(['two']);
   });
 
-  test('that does not change again is asked for once by many at the same time', async () => {
+  test('that does not change is requested once for many simultaneous callers', async () => {
     const a = scripted('a', {
       'tools/list': { tools: [] },
       'prompts/list': { prompts: [{ name: 'p' }], ttlMs: 60_000 },
@@ -153,7 +153,7 @@ describe('D-19 a list', () => {
   });
 });
 
-describe('D-17 lists pass what calls pass', () => {
+describe('D-17 lists pass the same checks as calls', () => {
   test('an open breaker refuses them', async () => {
     const a = scripted(
       'a',
@@ -170,7 +170,7 @@ describe('D-17 lists pass what calls pass', () => {
     expect([a.asked('tools/list'), row('a')?.circuit]).toEqual([asked, 'open']);
   });
 
-  test('one that is the probe closes the breaker', async () => {
+  test('a list that is the trial closes the breaker', async () => {
     const a = scripted(
       'a',
       { 'tools/list': { tools: [tool('one')] } },
@@ -184,7 +184,7 @@ describe('D-17 lists pass what calls pass', () => {
     expect(row('a')).toMatchObject({ circuit: 'closed', run: 1 });
   });
 
-  test('one that works does not forgive calls that fail', async () => {
+  test('a list that succeeds does not reset failures of calls', async () => {
     const a = scripted(
       'a',
       { 'tools/list': { tools: [] } },
@@ -199,7 +199,7 @@ describe('D-17 lists pass what calls pass', () => {
     expect(row('a')?.circuit).toBe('open');
   });
 
-  test('what may not be called is not shown, of servers that run and of those that do not', async () => {
+  test('tools that may not be called are not shown, of running servers and of others', async () => {
     const tools = { 'tools/list': { tools: [tool('open'), tool('secret')], ttlMs: 60_000, cacheScope: 'public' } };
     const [up, resting, hidden] = ['up', 'resting', 'hidden'].map((name) => scripted(name, tools).entry);
     const card = path.join(folder, 'card.json');
@@ -232,7 +232,7 @@ describe('D-17 lists pass what calls pass', () => {
   });
 });
 
-test('D-18 one server that hangs leaves the rows of the others as they are, in the order of their names', async () => {
+test('D-18 one server that hangs does not affect the rows of the others, which are ordered by name', async () => {
   const [modern] = httpFixtures.filter(({ name }) => name === 'sdk2-http-modern');
   const remote = (await modern?.start()) as RunningFixture;
   running.push(remote);
@@ -309,7 +309,7 @@ describe('server cards', () => {
     expect([web.received.length, row('far')?.run]).toEqual([2, 0]);
   });
 
-  test('give way to what the server itself listed', async () => {
+  test('are replaced by the list of the server itself', async () => {
     const file = path.join(folder, 'card.json');
     writeFileSync(file, JSON.stringify(card));
     const a = scripted('a', { 'tools/list': { tools: [tool('real')] } }, { card: file });
@@ -334,7 +334,7 @@ describe('server cards', () => {
     ]);
   });
 
-  test('are given with spawn, and looked up by name or by source', async () => {
+  test('are set with spawn, and looked up by name or by source', async () => {
     const file = path.join(folder, 'card.json');
     writeFileSync(file, JSON.stringify(card));
     await open();
@@ -351,7 +351,7 @@ describe('server cards', () => {
 });
 
 describe('servers that were never seen', () => {
-  test('are started once at boot when that is wanted, and given back', async () => {
+  test('are started once at boot if configured, and released', async () => {
     const list = { 'tools/list': { tools: [tool('one')] } };
     const servers = ['a', 'b', 'c', 'd'].map((name) => [name, scripted(name, list)] as const);
     const config = {
@@ -385,7 +385,7 @@ describe('servers that were never seen', () => {
     expect(row('a')).toMatchObject({ run: 0, tools: 1, state: 'registered' });
   });
 
-  test('do not keep a host from closing', async () => {
+  test('do not prevent a host from closing', async () => {
     const a = scripted('a', { 'tools/list': null });
     await open({ mcpServers: { a: a.entry } }, { learnAtBoot: true });
     await eventually('it is asked', () => a.asked('tools/list') === 1);
