@@ -1,5 +1,5 @@
 /**
- * Host after host over real children and one state folder: what the next one knows of a server that kept failing.
+ * Several hosts one after another on one state folder, with real child processes: what the next host knows of a failing server.
  * The server counts its starts in a file, so that nothing depends on what a host says about itself.
  */
 import { spawn } from 'node:child_process';
@@ -16,7 +16,7 @@ import { isHostError } from '../../src/kernel/errors.js';
 import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
 import { eventually } from '../eventually.js';
 
-/** Comes as far as the question for its tools: one that exits earlier has a second process in its first start, for the other era. */
+/** Fails at the request for its tools. A server that exits earlier gets a second process in its first start, for the other era. */
 const script = `
   open(my $ledger, '>>', $ENV{LEDGER}); print $ledger "start\\n"; close($ledger);
   $| = 1;
@@ -69,7 +69,7 @@ const codeOfCall = () =>
   );
 
 describe('a server that was parked', () => {
-  test('D-16 an eager one is started once by the next host, and parked again for longer', async () => {
+  test('D-16 an eager server is started once by the next host, and parked again for longer', async () => {
     await open(broken({ lazy: false }));
     await parked();
     expect(starts()).toBe(budget);
@@ -82,7 +82,7 @@ describe('a server that was parked', () => {
       await open(broken({ lazy: false }));
       await parked();
       expect([starts(), row()?.run]).toEqual([budget + further, 1]);
-      // Moved by up to a fifth either way.
+      // With up to 20 % jitter.
       expect(row()?.nextProbeInMs).toBeGreaterThan(probeAfterMs * 0.8 - 10_000);
       expect(row()?.nextProbeInMs).toBeLessThanOrEqual(probeAfterMs * 1.2);
       await host?.close();
@@ -90,7 +90,7 @@ describe('a server that was parked', () => {
     expect(problems).toEqual([]);
   });
 
-  test('D-16 a lazy one is at rest, has the reason of its parking, and is tried once when it is needed', async () => {
+  test('D-16 a lazy server is not running, keeps the reason of its parking, and is tried once when it is needed', async () => {
     await open(broken());
     const first = codeOfCall();
     await parked();
@@ -118,7 +118,7 @@ describe('a server that was parked', () => {
     expect(starts()).toBe(2 * budget);
   });
 
-  test('D-16 a reload forgives for the hosts to come as well', async () => {
+  test('D-16 a reload resets the history for later hosts too', async () => {
     await open(broken({ restart: { max: 0 } }));
     expect(await codeOfCall()).toBe('server_parked');
     await host?.close();
@@ -131,7 +131,7 @@ describe('a server that was parked', () => {
     expect(starts()).toBe(1);
   });
 
-  test('D-16 spawned again after it could not be, it is tried once', async () => {
+  test('D-16 after a failed spawn, the next spawn tries it once', async () => {
     const [entry] = Object.values(broken({ restart: { max: 1 } }).mcpServers ?? {}) as [Record<string, unknown>];
     await open({});
     const spawned = () => host?.spawn({ ...entry, name: 'broken' }).catch((error: unknown) => error);
@@ -158,7 +158,7 @@ describe('a host that is killed', () => {
     expect(starts()).toBe(budget + 1);
   });
 
-  test('D-33 in the middle of a budget: the next one has the rest of it', async () => {
+  test('D-33 in the middle of a budget: the next host has the rest of it', async () => {
     await killAt('restart', 4);
     expect(starts()).toBe(4);
     await open(broken({ lazy: false }));

@@ -1,6 +1,6 @@
 /**
- * One answer over stdio is larger than a message may be, which ends the connection. What the call that asked for it gets, and
- * what the other calls in flight get.
+ * One answer over stdio exceeds the size of a message, which ends the connection. The result of its call, and
+ * of the other calls in flight.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

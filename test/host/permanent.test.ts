@@ -1,6 +1,6 @@
 /**
- * What will not pass by itself, on a real host: tried once, parked with its reason, and still probed. And its neighbours,
- * which look alike and do pass.
+ * Permanent failures on a real host: tried once, parked with the reason, and still probed. And similar failures
+ * that are temporary.
  */
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -43,7 +43,7 @@ const row = () => {
   return found;
 };
 
-/** One try, a reason, and nothing more before the first probe, whoever asks. */
+/** One try, a reason, and no further start before the first probe, for any caller. */
 async function parksAfterOneTry(entry: object, reason: string, tries?: () => number): Promise<void> {
   const opened = await open(entry);
   const error = await failureOf(opened.call('a', 'x'));
@@ -65,7 +65,7 @@ const file = (name: string, text: string, mode: number) => {
   return full;
 };
 
-/** How often a program was started that notes it. */
+/** The number of starts that a program has recorded. */
 const starts = () => {
   const log = path.join(folder, 'log');
   return existsSync(log) ? readFileSync(log, 'utf8').length : 0;
@@ -143,7 +143,7 @@ describe('a URL', () => {
     await parksAfterOneTry({ url: url(), ...more }, 'not_mcp', () => requests);
   });
 
-  test('S6 one that begins to speak MCP is found by its probe', async () => {
+  test('S6 a server that later speaks MCP is detected by its probe', async () => {
     site = page;
     const opened = await open({ url: url() });
     expect(await outcomeOf(opened.call('a', 'x'))).toBe('server_parked');
@@ -153,7 +153,7 @@ describe('a URL', () => {
     expect(await outcomeOf(opened.call('a', 'x'))).toBe('ok');
   });
 
-  /** Not ready yet, and tried on as any other failure is. */
+  /** Not ready yet, and tried again like after any other failure. */
   async function isTriedOn(): Promise<void> {
     await eventually('it waits for the next start', () => row().state === 'backing_off');
     const { run } = row();
@@ -177,7 +177,7 @@ describe('a URL', () => {
   test.each([
     ['internal error', -32603],
     ['an error of its own', -32000],
-  ])('%s in answer to initialize may pass: it is tried on', async (_what, code) => {
+  ])('%s in answer to initialize may be temporary: the start is tried again', async (_what, code) => {
     site = (message) => json({ jsonrpc: '2.0', id: message?.id ?? null, error: { code, message: 'no database yet' } });
     const opened = await open({ url: url() });
     const start = outcomeOf(opened.start('a'));
@@ -190,7 +190,7 @@ describe('a URL', () => {
     ['404', nothing],
     ['a page', page],
   ])(
-    'one that has spoken MCP is not judged by %s from another server that answers while it restarts',
+    'a server that has spoken MCP is not parked for %s from another server that answers while it restarts',
     async (_what, answers) => {
       site = mcp;
       const opened = await open({ url: url() });

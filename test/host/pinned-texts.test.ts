@@ -1,4 +1,4 @@
-/** What embedders and clients of the gateway are shown of a tool that its server changed, with pins and without. */
+/** The texts of a changed tool for embedders and clients of the gateway, with pins and without. */
 import { expect, test } from 'vitest';
 import type { DiscoveredTool } from '../../src/catalog/discovery.js';
 import { GatewayRouter } from '../../src/gateway/routing/router.js';
@@ -28,7 +28,7 @@ const extra = { name: 'extra', description: 'new', inputSchema: { type: 'object'
 
 const own = (name: string) => name === 'pay' || name === 'extra';
 
-/** As `tools`, `list` and `discover` give them, which must agree. */
+/** As returned by `tools`, `list` and `discover`, which must agree. */
 async function shown(listed: ListedHost) {
   const tools = (await listed.host.tools('a')).filter(({ name }) => own(name));
   const items = (await listed.host.list('a', 'tools/list')).filter(({ key }) => own(key));

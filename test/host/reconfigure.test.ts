@@ -1,5 +1,5 @@
 /**
- * A configuration that is read again while servers run and calls are under way, over real children.
+ * A configuration that is read again while servers run and calls are in progress, with real child processes.
  */
 import { describe, expect, test } from 'vitest';
 import type { HostOptions } from '../../src/host/host-interface.js';
@@ -17,7 +17,7 @@ async function open() {
   return { listed, host, entry, starts };
 }
 
-/** A call that the server has taken. */
+/** A call that the server has received. */
 async function callOf({ listed, host }: Awaited<ReturnType<typeof open>>, name: string) {
   const before = listed.asked('tools/call', name).length;
   const outcome = outcomeOf(host.call(name, 'sleep', { ms: 500 }));
@@ -26,7 +26,7 @@ async function callOf({ listed, host }: Awaited<ReturnType<typeof open>>, name: 
 }
 
 describe('reconfigure', () => {
-  test('only what changed is started anew; what is gone is removed, what is new is there', async () => {
+  test('only changed servers restart; removed servers stop, and new ones are registered', async () => {
     const set = await open();
     const { listed, host, entry, starts } = set;
     const calls = ['a', 'b', 'c'].map((name) => callOf(set, name));
@@ -55,12 +55,12 @@ describe('reconfigure', () => {
     expect(await host.reconfigure({ mcpServers: {} })).toMatchObject({ removed: ['a'] });
     expect(host.known('a')).toBeUndefined();
     expect((await failureOf(host.call('a', 'say'))).code).toBe('server_not_found');
-    // Nothing is left to go back to when another one takes the name and fails.
+    // If another server takes the name and fails, there is nothing to restore.
     await failureOf(host.spawn({ name: 'a', command: '/nowhere/to/be/found' }));
     expect([host.names(), host.known('a')]).toEqual([[], undefined]);
   });
 
-  test('one that cannot be read changes nothing; an entry that cannot leaves its server as it was', async () => {
+  test('an unreadable configuration changes nothing; an unreadable entry leaves its server unchanged', async () => {
     const { listed, host, entry, starts } = await open();
     const { rulesRevision } = host;
     const broken = await failureOf(host.reconfigure({ mcpServers: {}, role: {} } as object));
@@ -72,7 +72,7 @@ describe('reconfigure', () => {
     expect(listed.problems).toMatchObject([{ details: { field: expect.stringContaining('mcpServers.a') as string } }]);
   });
 
-  test('roles, rateLimits and groups hold from the next call on', async () => {
+  test('roles, rateLimits and groups apply from the next call on', async () => {
     const { listed, host, entry, starts } = await open();
     const { rulesRevision } = host;
     const mcpServers = { a: entry('a'), b: entry('b'), c: entry('c') };
@@ -90,7 +90,7 @@ describe('reconfigure', () => {
     expect(starts('a', 'b', 'c')).toEqual([1, 1, 1]);
   });
 
-  test('a spawned server stays, whatever entry the configuration has for its name', async () => {
+  test('a spawned server stays, even if the configuration has an entry for its name', async () => {
     const { listed, host, entry, starts } = await open();
     await host.spawn({ name: 's', ...entry('s') });
     const mcpServers = { a: entry('a'), s: entry('s', { lazy: true, env: { NEW: '1' } }) };
@@ -101,7 +101,7 @@ describe('reconfigure', () => {
     expect(await outcomeOf(host.call('s', 'sleep', { ms: 0 }))).toBe('ok');
   });
 
-  test('many at once come one after the other, and the last one holds', async () => {
+  test('many reloads at once run one after another, and the last one applies', async () => {
     const { host, entry } = await open();
     const edits = [{ NEW: '1' }, { NEW: '2' }, { NEW: '3' }];
     await Promise.all(edits.map((env) => host.reconfigure({ mcpServers: { a: entry('a', { env }) } })));
@@ -117,7 +117,7 @@ describe('reconfigure', () => {
   test.each([
     ['kept on disk', {}],
     ['kept nowhere', { stateDir: undefined }],
-  ])('what a server listed is shown until it lists anew, whatever it is given: %s', async (_kept, options) => {
+  ])('the lists of a server are shown until it lists again, with any new setting: %s', async (_kept, options) => {
     const listed = ListedHost.make();
     listed.list('a', { tools: [{ name: 't1' }], prompts: [{ name: 'p' }] });
     const entry = (more: object = {}) => listed.entry('a', 'legacy', { pins: 'off', ...more });

@@ -1,6 +1,6 @@
 /**
  * An HTTP server is replaced by another release while Hostler holds a session: the session is renewed on the same run, and
- * everything that Hostler knew is learnt again.
+ * everything that Hostler knew is read again.
  */
 import type { ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
@@ -84,7 +84,7 @@ async function open(capabilities: object) {
     until,
   };
 
-  /** Virtual time passes until it holds. */
+  /** Lets virtual time pass until the condition holds. */
   function until(what: string, holds: () => boolean): Promise<boolean> {
     return eventually(what, () => {
       clock.advance(100);
@@ -126,7 +126,7 @@ test('W28 a release that does not list its tools is called after 5 s, by calls t
   follow(call());
   await eventually('the tools are asked for', () => count('tools/list') === 2);
   follow(call());
-  // Requests that are sent later are answered, one after the other: a call that does not wait would be at the server by then.
+  // Requests sent later are answered, one after the other: a call that does not wait would have reached the server by then.
   for (let i = 0; i < 3; i++) await host.request('a', 'prompts/get', '{"name":"greet"}');
   expect(count('tools/call')).toBe(before);
   await until('both calls are answered', () => outcomes.length === 2);

@@ -1,4 +1,4 @@
-/** A real HTTP server whose port closes for a moment: what its callers notice of it. */
+/** A real HTTP server whose port closes for a moment: the effect on its callers. */
 import { expect, onTestFinished, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';

@@ -1,6 +1,6 @@
 /**
- * What a gateway needs of a host, with real servers that ask in the middle of a call: each question reaches whoever surely
- * caused it, or nobody.
+ * Relayed calls of a gateway, with real servers that ask in the middle of a call: each question reaches the client that surely
+ * caused it, or no client.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -23,7 +23,7 @@ let host: Host;
 let listener: TestServer | undefined;
 let problems: unknown[];
 
-/** Asks in the stream of each call, and answers it with what it was told. */
+/** Sends a question in the stream of each call, and answers the call with the reply. */
 async function startAskingHttp(): Promise<string> {
   const streams = new Map<string, (told: unknown) => void>();
   const held = new Map<string, () => void>();
@@ -46,7 +46,7 @@ async function startAskingHttp(): Promise<string> {
       say(result(id, { content: [{ type: 'text', text: JSON.stringify(told) }] }));
       response.end();
     });
-    // Both calls are under way before anybody is asked.
+    // Both calls are in progress before the first question.
     if (streams.size === 2) {
       for (const stream of streams.keys()) held.get(stream)?.();
       say({ jsonrpc: '2.0', id: `q-${id}`, method: 'elicitation/create', params: {} });
@@ -55,7 +55,7 @@ async function startAskingHttp(): Promise<string> {
   return listener.url;
 }
 
-/** Whoever calls, and what it was asked and told. */
+/** A caller, with the questions and notifications it received. */
 class Someone {
   readonly options: HostCallOptions;
   readonly asked: string[] = [];
@@ -100,8 +100,8 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-describe('what a shared server asks', () => {
-  test('reaches the one call that is under way, and its answer is neither kept nor the words of another era', async () => {
+describe('a question of a shared server', () => {
+  test('reaches the only call in progress; its answer is not cached and has the format of the client’s era', async () => {
     await start();
     const ann = new Someone('ann');
     const first = await ann.call('ask');
@@ -124,7 +124,7 @@ describe('what a shared server asks', () => {
     expect((await hanging).code).toBe('cancelled');
   });
 
-  test('is refused while a call that was given up may be behind it, and not after its late answer', async () => {
+  test('is refused while an abandoned call may be its cause, but not after the late answer of that call', async () => {
     await start();
     const [ann, bob] = [new Someone('ann'), new Someone('bob')];
     const stop = new AbortController();
@@ -138,14 +138,14 @@ describe('what a shared server asks', () => {
     expect(ann.asked).toEqual([]);
     await ann.call('finish');
     expect(textOf(await ann.call('ask'))).toContain('"ann"');
-    // Calls of ann have just ended: what is asked now may be hers.
+    // Calls of ann have just ended: this question may be caused by one of them.
     expect(textOf(await bob.call('ask'))).toContain(
       'refused -32603: ambiguous: a request that ended in the last 30 s ',
     );
     expect(bob.asked).toEqual([]);
   });
 
-  test('E3 reaches no client after a call of another client ended, also on the same key; nor does what it logs', async () => {
+  test('E3 reaches no client after a call of another client ended, also with the same key; nor does a log message', async () => {
     await start();
     const [first, second] = [1, 2].map((n) => new Someone('ann', { instance: `session-${n}` })) as [Someone, Someone];
     await first.call('pid');
@@ -188,7 +188,7 @@ describe('what a shared server asks', () => {
   });
 });
 
-test('over HTTP the stream shows which call is asked, for any number of open calls', async () => {
+test('over HTTP the stream shows the call that a question belongs to, for any number of open calls', async () => {
   await start({}, await startAskingHttp());
   const [ann, bob] = [new Someone('ann'), new Someone('bob')];
   const answers = await Promise.all([ann.call('ask'), bob.call('ask')]);
@@ -198,7 +198,7 @@ test('over HTTP the stream shows which call is asked, for any number of open cal
   expect([ann.asked.length, bob.asked.length]).toEqual([1, 1]);
 });
 
-test('the words of a relayed call reach the server, and what is for modern servers only does not', async () => {
+test('the metadata of a relayed call reaches the server, except members for modern servers', async () => {
   await start();
   const result = await host.call(
     'a',
@@ -219,7 +219,7 @@ describe('with an instance for each client', () => {
   const bob = () => new Someone('bob', { instance: 'bob' });
   const instances = () => host.status().map((row) => row.instances);
 
-  test('each client is asked itself, also while others call', async () => {
+  test('each client gets its own questions, also while others call', async () => {
     await start({ isolation: 'per-client' });
     const everyone = [ann(), bob(), ann()];
     const answers = await Promise.all(everyone.map((someone) => someone.call('ask')));
@@ -233,7 +233,7 @@ describe('with an instance for each client', () => {
     expect(prompt.bytes.toString()).toContain('bob');
   });
 
-  test('what it asks right after the handshake reaches the client that it was started for', async () => {
+  test('a question right after the handshake reaches the client that the instance was started for', async () => {
     await start({ isolation: 'per-client' });
     const someone = ann();
     expect(textOf(await someone.call('roots'))).toContain('"ann"');
@@ -275,7 +275,7 @@ describe('with an instance for each client', () => {
     expect((await failureOf(someone.call('pid'))).code).toBe('circuit_open');
   });
 
-  test('W13 each has a breaker of its own: one that is open refuses its client alone, and shows in the status', async () => {
+  test('W13 each instance has its own breaker: an open one refuses only its client, and is shown in the status', async () => {
     await start({
       isolation: 'per-client',
       trustAnnotations: false,
@@ -296,14 +296,14 @@ describe('with an instance for each client', () => {
     upstreams.endInstance('ann');
     expect(row()).toMatchObject({ circuit: 'closed', consecutiveFailures: 0, instances: 1 });
     expect(changes).toEqual(['closed open', 'open closed']);
-    // The next instance of the same client begins anew.
+    // The next instance of the same client has a new breaker.
     expect(textOf(await ann().call('pid'))).toMatch(/^[0-9]+$/);
   });
 
   test.each([
     ['calls', (someone: Someone) => someone.call('hang')],
     ['prompts', ({ options }: Someone) => host.request('a', 'prompts/get', '{"name":"greet"}', options)],
-  ])('however many %s its end ends, no other client is refused, though the shared server runs', async (_what, ask) => {
+  ])('however many %s end with it, no other client is refused, although the shared server runs', async (_what, ask) => {
     await start({ isolation: 'per-client', trustAnnotations: false, breaker: { threshold: 2 } });
     await host.start('a');
     const someone = new Someone('ann', { instance: 'ann', onServerRequest: () => {} });
@@ -323,7 +323,7 @@ describe('with an instance for each client', () => {
     expect(textOf(await waiting)).toMatch(/^[0-9]+$/);
   });
 
-  test('an instance goes with its client, and all go with the server', async () => {
+  test('an instance ends with its client, and all end with the server', async () => {
     await start({ isolation: 'per-client' });
     const pids = await Promise.all([ann().call('pid'), bob().call('pid')]);
     const [ofAnn, ofBob] = pids.map((answer) => Number(textOf(answer))) as [number, number];

@@ -1,5 +1,5 @@
 /**
- * Roles and rateLimits of the configuration, as they hold for calls, lists and spawns of a whole host.
+ * Roles and rateLimits of the configuration, for calls, lists and spawns of a complete host.
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -29,7 +29,7 @@ const as = (id: string, role?: string): { principal: Principal } => ({ principal
 describe('roles', () => {
   const roles = { dev: { allow: ['git/log', 'web/*'] }, none: { allow: [] } };
 
-  test('a call, a list and a discovery show a principal what its role allows and nothing else', async () => {
+  test('a call, a list and a discovery give a principal exactly what its role allows', async () => {
     await open({ mcpServers: { a: server, b: server }, roles: { dev: { allow: ['a/echo', 'a/no_such'] } } });
     const dev = as('ada', 'dev');
     expect((await host.tools('a', dev)).map(({ name }) => name)).toEqual(['echo']);
@@ -75,7 +75,7 @@ describe('roles', () => {
     expect(await outcomeOf(host.call(name, tool, {}, as('ada', role)))).toBe(code);
   });
 
-  test('AC-H8 the embedder itself has no role; principals that it names have one, also under its own name', async () => {
+  test('AC-H8 the embedder has no role; principals that it names have one, even with its own name', async () => {
     await open({ roles, unlistedRole: 'deny' });
     expect(await outcomeOf(host.call('git', 'push'))).toBe('server_not_found');
     expect(await outcomeOf(host.call('git', 'push', {}, { principal: embedder }))).toBe('server_not_found');
@@ -96,7 +96,7 @@ describe('roles', () => {
     }
   });
 
-  test('guards of the embedder come on top, and taking them back leaves the roles', async () => {
+  test('guards of the embedder apply in addition to roles, and removing them leaves the roles', async () => {
     await open({ roles });
     const dev = as('ada', 'dev');
     host.setAllowlist(({ tool }) => (tool === 'log' ? { allow: false, reason: 'not today' } : { allow: true }));
@@ -120,7 +120,7 @@ describe('roles', () => {
     expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('server_not_found');
   });
 
-  test('unlistedRole alone counts too', async () => {
+  test('unlistedRole alone takes effect too', async () => {
     await open({ unlistedRole: 'deny' });
     expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
   });
@@ -143,7 +143,7 @@ test('E22 a role that is not listed is named by the host and by its explanation'
 describe('budgets', () => {
   const mcpServers = { x: { ...server, enabled: false } };
 
-  test('a rate limit of the configuration refuses the call too many, until its window is over', async () => {
+  test('a rate limit of the configuration refuses calls above it until the end of its window', async () => {
     const clock = new FakeClock();
     await open(
       {
@@ -178,7 +178,7 @@ describe('budgets', () => {
   });
 });
 
-test('groups are kept', async () => {
+test('groups are stored', async () => {
   await open({ mcpServers: { a: { ...server, lazy: true } }, groups: { all: ['a'] } });
   expect(host.groups).toEqual(new Map([['all', ['a']]]));
 });

@@ -1,5 +1,5 @@
 /**
- * A server over HTTP that is away for a while is served again as soon as it is back, and by nothing but that.
+ * Calls to a server over HTTP that was away for a while succeed again as soon as it is back, and not before.
  */
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../eventually.js';
@@ -14,7 +14,7 @@ async function openServer(): Promise<MortalHttpServer> {
 }
 
 describe('W6 a server whose port was closed', () => {
-  /** A host on a clock of its own whose breaker is open after losses; `reset` is far away. */
+  /** A host on its own clock whose breaker is open after losses; `reset` is far away. */
   async function away() {
     const server = await openServer();
     const moody = MoodyHost.make();
@@ -24,7 +24,7 @@ describe('W6 a server whose port was closed', () => {
     await server.crash();
     for (let i = 0; i < 2; i++) {
       await moody.clock.advanceAsync(300);
-      // A caller that repeats by itself: Hostler does not try again on its behalf, and does not wait.
+      // A caller that repeats calls itself: Hostler neither repeats them nor waits.
       await failureOf(moody.call('write', {}, { attempt: 1 }));
     }
     expect(moody.row).toMatchObject({ circuit: 'open', consecutiveFailures: 2, state: 'ready' });
@@ -62,12 +62,12 @@ describe('W6 a server whose port was closed', () => {
     expect([kind, to]).toEqual(['breaker', 'half_open']);
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect(moody.row).toMatchObject({ circuit: 'closed', run: 1 });
-    // Nothing more is checked once it is closed.
+    // No further check follows once the breaker is closed.
     await moody.clock.advanceAsync(20_000);
     expect(server.count('ping')).toBe(2);
   });
 
-  test.each([502, 503, 504])('and behind which a proxy answers %i is not back yet', async (status) => {
+  test.each([502, 503, 504])('is not back yet while a proxy answers %i for it', async (status) => {
     const { server, moody } = await away();
     server.proxyStatus = status;
     await server.listen();
@@ -90,7 +90,7 @@ describe('W6 a server whose port was closed', () => {
     ['stopped', (moody: MoodyHost) => moody.host.stop('a')],
     ['reloaded', (moody: MoodyHost) => moody.host.reload('a')],
     ['removed', (moody: MoodyHost) => moody.host.close()],
-  ])('is not checked any more once it is %s', async (_how, end) => {
+  ])('is no longer checked once it is %s', async (_how, end) => {
     const { server, moody } = await away();
     await server.listen();
     await end(moody);
@@ -99,7 +99,7 @@ describe('W6 a server whose port was closed', () => {
   });
 });
 
-test('W6 after timeouts the 30 s stay, though the server answers every ping', async () => {
+test('W6 after timeouts the open time stays 30 s, although the server answers every ping', async () => {
   const server = await openServer();
   const moody = MoodyHost.make();
   await moody.start({ mcpServers: { a: { url: server.url, breaker: { threshold: 2 }, timeouts: { call: '1s' } } } });
@@ -113,7 +113,7 @@ test('W6 after timeouts the 30 s stay, though the server answers every ping', as
   }
   await moody.clock.advanceAsync(20_000);
   expect(server.count('ping')).toBe(0);
-  // The session looks after a server that left requests unanswered for 30 s. Its ping is no reason to try calls earlier.
+  // The session probes a server that left requests unanswered for 30 s. The answer is no reason for earlier trials.
   await moody.clock.advanceAsync(9_999);
   await eventually('it is asked for a sign of life', () => server.count('ping') === 1);
   expect(moody.row.circuit).toBe('open');
@@ -142,7 +142,7 @@ test('W9 every call takes 8 s: the breaker closes with the first trial, and no c
   await eventually('the trial is at the server', () => server.count('tools/call') === 3);
   expect(await outcomeOf(moody.call())).toBe('circuit_open');
   await moody.clock.advanceAsync(5_000);
-  // Two more after 5 s, and none besides.
+  // Two more after 5 s, and no others.
   const more = [outcomeOf(moody.call()), outcomeOf(moody.call())];
   await eventually('they are at the server', () => server.count('tools/call') === 5);
   expect(await outcomeOf(moody.call())).toBe('circuit_open');
@@ -166,7 +166,7 @@ test('W10 hung calls that end by their callers’ deadline open the breaker, and
     await call;
     await moody.clock.advanceAsync(5_000);
     await eventually('the strike is counted', () => moody.row.consecutiveFailures === i);
-    // Heard of once in a while, it is not suspected by its supervisor: the strikes are the calls' alone.
+    // The server sends a message now and then, so the supervisor does not suspect it: only the calls are strikes.
     if (i < 5) await moody.host.list('a', 'resources/list');
   }
   expect(moody.row).toMatchObject({ circuit: 'open', run: 1, restartCount: 0 });
@@ -187,7 +187,7 @@ test('W10 twelve calls that hang at a time are one ping and one strike', async (
   expect(server.count('ping')).toBe(1);
 });
 
-test('W10 a server that answers the ping is not blamed for a hung call, nor one whose caller gave 5 ms', async () => {
+test('W10 a hung call is no strike if the server answers the ping, or if the deadline was 5 ms', async () => {
   const server = await openServer();
   const moody = MoodyHost.make();
   await moody.start({ mcpServers: { a: { url: server.url } } });

@@ -1,4 +1,4 @@
-/** What reaches a real HTTP server that asks for fewer requests. */
+/** The requests that reach a real HTTP server that asks for fewer. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -44,7 +44,7 @@ test.each([
     expect(details.retryAfterMs).toBe(waitMs);
   }
   expect([[...codes], reached()]).toEqual([['overloaded throttled not_executed'], 1]);
-  // The limit is the server's, and not a failure: the breaker stays closed, and lists and reads are throttled too.
+  // A limit of the server is no failure: the breaker stays closed, and lists and reads are throttled too.
   const [row] = host.status();
   expect([row?.state, row?.circuit, row?.consecutiveFailures]).toEqual(['ready', 'closed', 0]);
   expect(row?.throttledForMs).toBeGreaterThan(0);
@@ -87,12 +87,12 @@ test('W11 a refused read throttles calls as well, and the first answer after the
   expect(reached()).toBe(1);
 });
 
-test('W11 a 503 without Retry-After is a failure of the server, as a 502 is: the breaker counts it', async () => {
+test('W11 a 503 without Retry-After is a failure of the server like a 502: the breaker counts it', async () => {
   const { server, host, clock, call, reached } = await setUp();
   server.refusal = { status: 503 };
   expect((await failureOf(call())).toJSON()).toMatchObject({ code: 'outcome_uncertain', httpStatus: 503 });
   expect(host.status()[0]).toMatchObject({ consecutiveFailures: 1, throttledForMs: undefined });
-  // Failures within a moment of each other are one strike, so the calls go on until the breaker has enough of them.
+  // Simultaneous failures are one strike, so calls continue until the breaker has enough strikes.
   await eventually('the breaker is open', async () => {
     clock.advance(300);
     return (await outcomeOf(call())) === 'circuit_open';
@@ -112,7 +112,7 @@ test('W11 every instance of a server with isolation per-client is throttled with
   expect(reached() - before).toBe(1);
 });
 
-test('W11 a reload ends the pause, as it forgives everything else', async () => {
+test('W11 a reload ends the pause, like all other throttles', async () => {
   const { server, host, call } = await setUp();
   server.refusal = { status: 429, retryAfter: '300' };
   expect((await failureOf(call())).details.reason).toBe('throttled');

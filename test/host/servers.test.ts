@@ -1,5 +1,5 @@
 /**
- * Servers that come and go under a host, over real children: spawned, replaced, stopped and closed, at once and in the middle
+ * Servers that are added and removed, with real child processes: spawned, replaced, stopped and closed, at once and in the middle
  * of calls.
  */
 import { chmodSync, copyFileSync, writeFileSync } from 'node:fs';
@@ -36,7 +36,7 @@ const spawn = (moody: MoodyHost, more: Record<string, unknown> = {}, options: Sp
 const replacing = { replace: true };
 const other = (number: number) => ({ args: [`number ${number}`] });
 
-/** A call that the server has taken and does not answer until it is well. */
+/** A call that the server has received and does not answer until it is allowed to. */
 async function heldCall(moody: MoodyHost, mood: 'held' | 'mute' = 'held') {
   moody.mood = mood;
   const before = moody.calls;
@@ -45,7 +45,7 @@ async function heldCall(moody: MoodyHost, mood: 'held' | 'mute' = 'held') {
   return outcome;
 }
 
-/** Long enough for a server whose input has ended to be gone, and for another to be up: what must not happen had its time. */
+/** Long enough for a server whose input has ended to exit, and for another to start: forbidden events would have happened. */
 const slowly = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 describe('D-14 one name', () => {
@@ -65,7 +65,7 @@ describe('D-14 one name', () => {
     expect([moody.starts, moody.host.status().length]).toEqual([1, 1]);
   });
 
-  test('there is a row from the tick in which it is spawned, and while it is replaced', async () => {
+  test('the row exists from the tick of the spawn on, and while the server is replaced', async () => {
     const moody = await empty();
     const spawned = spawn(moody);
     expect(moody.row.state).toBe('connecting');
@@ -76,7 +76,7 @@ describe('D-14 one name', () => {
     expect(moody.row.state).toBe('ready');
   });
 
-  test('a replace that fails brings back what was there, with its history', async () => {
+  test('a failed replace restores the earlier server, with its history', async () => {
     const moody = await empty();
     await spawn(moody);
     process.kill(Number(moody.log('start')[0]), 'SIGKILL');
@@ -93,7 +93,7 @@ describe('D-14 one name', () => {
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect(moody.row).toMatchObject({ state: 'ready', restartCount: 1, refCount: 1 });
     expect([moody.starts, alive(moody).length]).toEqual([3, 1]);
-    // It is the old definition that is registered.
+    // The old definition is registered.
     await spawn(moody);
     expect(moody.starts).toBe(3);
   });
@@ -125,7 +125,7 @@ describe('D-14 one name', () => {
     expect([moody.row.state, alive(moody)]).toEqual(['stopped', []]);
   });
 
-  test('a call in the middle of a replace waits for the new one; one that waited for the old one may ask again', async () => {
+  test('a call during a replace waits for the new server; a call that waited for the old server may be repeated', async () => {
     const moody = await empty();
     await spawn(moody);
     const held = heldCall(moody);
@@ -133,7 +133,7 @@ describe('D-14 one name', () => {
     const replaced = spawn(moody, other(1), replacing);
     const call = outcomeOf(moody.call());
     await slowly();
-    // The old one has not finished: nothing else runs under its name.
+    // The old server has not finished: no other runs under its name.
     expect([moody.row.state, moody.starts]).toEqual(['connecting', 1]);
     moody.mood = 'well';
     expect([await held, await call]).toEqual(['ok', 'ok']);
@@ -160,7 +160,7 @@ describe('D-14 one name', () => {
   });
 });
 
-describe('D-13 spawning again what was stopped', () => {
+describe('D-13 spawning a stopped server again', () => {
   test('starts it', async () => {
     const moody = await empty();
     await spawn(moody);
@@ -169,7 +169,7 @@ describe('D-13 spawning again what was stopped', () => {
     expect([moody.row.state, moody.starts]).toEqual(['ready', 2]);
   });
 
-  test('lets it be started, if it is lazy', async () => {
+  test('allows its start, if it is lazy', async () => {
     const moody = await empty();
     await spawn(moody, {}, { lazy: true });
     await moody.host.stop('a');
@@ -178,7 +178,7 @@ describe('D-13 spawning again what was stopped', () => {
   });
 });
 
-describe('D-12 calls under way', () => {
+describe('D-12 calls in progress', () => {
   test.each(['stop', 'reload', 'close'] as const)('%s lets them finish and takes no new ones', async (how) => {
     const moody = await MoodyHost.open();
     const held = heldCall(moody);
@@ -193,7 +193,7 @@ describe('D-12 calls under way', () => {
     expect([moody.calls, alive(moody)]).toEqual([1, []]);
   });
 
-  test('a call that hangs is cut when the grace time is over', async () => {
+  test('a hanging call is ended after the grace time', async () => {
     const moody = await MoodyHost.open({ timeouts: { call: '10m' } });
     const hanging = heldCall(moody, 'mute');
     await eventually('the call is at the server', () => moody.calls === 1);
@@ -225,7 +225,7 @@ describe('D-29 the options of spawn', () => {
     [{ ...reach, breaker: { threshold: 0 } }, {}, 'breaker.threshold'],
     [{ ...reach, breaker: 5 }, { circuitThreshold: 1 }, 'breaker'],
     [{ command: 'perl' }, {}, 'name'],
-  ])('%j with %j: the error names what was written', async (entry, options, field) => {
+  ])('%j with %j: the error names the written option', async (entry, options, field) => {
     const moody = await empty();
     const error = await failureOf(moody.host.spawn(entry as typeof reach, options));
     expect([error.code, error.details.field]).toEqual(['invalid_spec', field]);
@@ -234,7 +234,7 @@ describe('D-29 the options of spawn', () => {
     expect(moody.host.status()).toEqual([]);
   });
 
-  test('an option replaces what it names and nothing beside it', async () => {
+  test('an option replaces only its own key', async () => {
     const moody = await empty();
     await spawn(
       moody,

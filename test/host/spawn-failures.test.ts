@@ -1,5 +1,5 @@
 /**
- * What an eager `spawn` says when its server does not become ready: what happened, that nothing is left of it, and what to do.
+ * The error of an eager `spawn` whose server does not become ready: the cause, that nothing is left of it, and what to do.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { HostError } from '../../src/kernel/errors.js';
@@ -13,7 +13,7 @@ async function empty(): Promise<MoodyHost> {
   return moody;
 }
 
-/** Whatever went wrong, it speaks of no server that is still there, and of no later try. */
+/** For every failure, the error mentions no remaining server and no later attempt. */
 function expectGone({ host }: MoodyHost, { message, hint, details, retryable }: HostError): void {
   expect(host.status()).toEqual([]);
   expect(message).toContain("server 'x' could not be started; it is not registered (");
@@ -46,14 +46,14 @@ test('W22 a server that does not answer in time', async () => {
   const spawned = failureOf(moody.host.spawn({ name: 'x', ...moody.entry() }));
   await moody.clock.advanceAsync(30_000);
   moody.mood = 'well';
-  // The child is ended by the ladder, which needs time.
+  // The stop ladder ends the child, which takes time.
   for (let i = 0; i < 20; i++) await moody.clock.advanceAsync(1_000);
   const error = await spawned;
   expect([error.code, error.details.reason]).toEqual(['timeout', 'start_timeout']);
   expectGone(moody, error);
 });
 
-test('W22 a server that wants a login', async () => {
+test('W22 a server that needs a login', async () => {
   const server = await startServer((_received, response) => json(response, {}, 401));
   onTestFinished(() => server.close());
   const moody = await empty();

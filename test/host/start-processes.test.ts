@@ -1,5 +1,5 @@
 /**
- * How many processes the starts of a server cost that exits before it speaks, counted by the server itself.
+ * The number of processes for the starts of a server that exits before its first message, counted by the server itself.
  */
 import { expect, test } from 'vitest';
 import { eventually } from '../eventually.js';

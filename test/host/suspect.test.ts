@@ -1,7 +1,7 @@
 /**
- * Real servers that say nothing. One that works on a call is left alone for as long as that call may take, over stdio and over
- * HTTP. A child that is stopped by a signal is doubted once its calls have timed out, checked before the next call, and
- * replaced; one that goes on in time is the run it was before.
+ * Silent real servers. A server that works on a call is not restarted within the time limit of the call, over stdio and over
+ * HTTP. A child that is stopped by a signal becomes suspect once its calls have timed out, is checked before the next call, and
+ * replaced. If it continues in time, its run is kept.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
@@ -11,7 +11,7 @@ import { json, result, rpcError, startServer } from '../fakes/http-server.js';
 import { failureOf, outcomeOf } from './harness.js';
 import { MoodyHost } from './moody-host.js';
 
-/** Lets time pass, as the ladder that ends a child needs it to, until it is so. */
+/** Lets time pass, which the stop ladder needs, until the condition holds. */
 const inTime = (moody: MoodyHost, what: string, isSo: () => boolean) =>
   eventually(what, () => {
     moody.clock.advance(50);
@@ -27,14 +27,14 @@ function stop({ row }: MoodyHost): () => void {
     try {
       process.kill(pid, 'SIGCONT');
     } catch {
-      // It is gone, as it should be.
+      // The process has ended, as expected.
     }
   };
   onTestFinished(goOn);
   return goOn;
 }
 
-/** A call was sent, nothing was heard, and its time of 60 s is over; the question after that was not answered for 5 s. */
+/** A call got no message within its 60 s, and the probe after it got no answer within 5 s. */
 async function doubted(moody: MoodyHost) {
   const call = failureOf(moody.call('write', {}));
   await moody.clock.advanceAsync(60_000);
@@ -43,7 +43,7 @@ async function doubted(moody: MoodyHost) {
   expect(moody.row.state).toBe('suspect');
 }
 
-test('W7 a child that works 60 s on one call is not restarted, also when others call it meanwhile', async () => {
+test('W7 a child that works 60 s on one call is not restarted, even if others call it meanwhile', async () => {
   const moody = await MoodyHost.open({ timeouts: { call: '120s' } });
   await moody.call();
   moody.mood = 'held';
@@ -103,7 +103,7 @@ test('W7 an HTTP server that works 60 s on one call keeps its session', async ()
       else if (answer) json(response, result(id, answer), 200, { 'mcp-session-id': 's' });
       else json(response, rpcError(id, -32601), 400);
     };
-    // One thing at a time: nothing is answered while a call is being worked on.
+    // The server handles one request at a time: it answers nothing during a call.
     if (rpcMethod === 'tools/call') isBusy = true;
     if (isBusy) held.push(respond);
     else respond();
@@ -124,7 +124,7 @@ test('W7 an HTTP server that works 60 s on one call keeps its session', async ()
   expect(host.status()[0]).toMatchObject({ state: 'ready', run: 1, restartCount: 0, lastError: undefined });
 });
 
-test('a hung child is checked before the next call, which ends with a code; the run is replaced, and calls go on', async () => {
+test('a hung child is checked before the next call, which ends with a code; the run is replaced, and later calls succeed', async () => {
   const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
   await moody.call();
   stop(moody);
@@ -136,7 +136,7 @@ test('a hung child is checked before the next call, which ends with a code; the 
   await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
   expect(await outcomeOf(moody.call())).toBe('ok');
   expect(moody.row).toMatchObject({ restartCount: 1, lastError: { code: 'transport' } });
-  // What never reached the child was not done: the call before it, and the one after.
+  // The call that never reached the child did not run: only the calls before and after it did.
   expect([moody.starts, moody.calls]).toEqual([2, 2]);
   expect(states(moody)).toEqual(['connecting', 'ready', 'suspect', 'closing', 'backing_off', 'connecting', 'ready']);
 });
@@ -152,7 +152,7 @@ test('W7 a hung child is replaced 15 s after its call has timed out, although no
   expect(moody.row).toMatchObject({ restartCount: 1, lastError: { code: 'transport' } });
 });
 
-test('D-17 a suspect that goes on is no new run: what its breaker has counted stays', async () => {
+test('D-17 a suspect that continues is no new run: the count of its breaker stays', async () => {
   const moody = await MoodyHost.open();
   await moody.call();
   await moody.timeOut(4);
@@ -173,7 +173,7 @@ test('D-17 a suspect that goes on is no new run: what its breaker has counted st
 });
 
 test.each(['allow it 4 s each', 'cancel after 20 s each'])(
-  'W10 a hung child is found out and replaced although calls never stop and their callers %s',
+  'W10 a hung child is detected and replaced although calls never stop and their callers %s',
   async (how) => {
     const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
     await moody.call();

@@ -1,4 +1,4 @@
-/** Servers that an operator switched off: out of the lists at once, and off in the next host too. */
+/** Servers that an operator stopped: removed from the lists at once, and still stopped in the next host. */
 import { expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
 import { failureOf } from './harness.js';
@@ -48,7 +48,7 @@ test('a server that is removed from the configuration is not stopped when it com
   expect([host.status()[0]?.state, listed.keys('tools/list')]).toEqual(['registered', ['t']]);
 });
 
-test('an entry that is disabled later is out of the lists at once; one that is asleep stays', async () => {
+test('an entry that is disabled later leaves the lists at once; an idle server stays in them', async () => {
   const { listed, config, host } = await opened();
   expect([host.status()[0]?.active, listed.keys('tools/list')]).toEqual([true, ['t']]);
   const asleep = await listed.start(config);
