@@ -1,5 +1,5 @@
 /**
- * Tokens on the wire: each request goes with the one that is current when it is sent, and a refusal names that one.
+ * Tokens on the wire: each request is sent with the current token, and a refusal names that token.
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
@@ -65,7 +65,7 @@ describe('streamable HTTP', () => {
     },
   );
 
-  test('a request that had to wait for a connection goes with the token of when it left', async () => {
+  test('a request that had to wait for a connection has the token at the time of sending', async () => {
     let release = () => {};
     const { channel, heard, tokens, sent, server } = await connect(
       (got, response) => {
@@ -84,7 +84,7 @@ describe('streamable HTTP', () => {
     expect(sent()).toEqual(['Bearer first-token', 'Bearer second-token']);
   });
 
-  test('D-38 a refusal names the token that was sent, whatever is current when it arrives', async () => {
+  test('D-38 a refusal names the token that was sent, even if another is current when it arrives', async () => {
     const { channel, heard, tokens } = await connect((_got, response) => {
       tokens.token = two;
       response.writeHead(401).end();
@@ -114,14 +114,14 @@ describe('streamable HTTP', () => {
     },
   );
 
-  test('any other 403 is about something else', async () => {
+  test('any other 403 does not concern the token', async () => {
     const { channel, heard } = await connect((_got, response) => response.writeHead(403).end());
     const frame = request('tools/call');
     channel.send(frame);
     expect(await heard.settled(frame)).toMatchObject({ code: 'protocol_error' });
   });
 
-  test('the stream on which a server speaks unasked, refused for its token, is opened again once another one was taken', async () => {
+  test('after a refusal for its token the standalone stream is opened again with the next token', async () => {
     const { channel, heard, tokens, server } = await connect((got, response) => {
       if (got.method === 'GET') {
         if (got.headers.authorization === 'Bearer first-token') return response.writeHead(401).end();
@@ -176,7 +176,7 @@ describe('HTTP+SSE', () => {
     expect(server.received.map(({ headers }) => headers.authorization)).toEqual(values);
   });
 
-  test('a stream that is refused names the token too', async () => {
+  test('the error of a refused stream names the token too', async () => {
     const server = await startServer((_got, response) => response.writeHead(401).end());
     open.push(server);
     const spec = { server: 'fake', url: server.url, tokens: new FakeAuthProvider(one) };

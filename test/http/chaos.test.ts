@@ -1,6 +1,6 @@
 /**
- * F3: a server, or the network before it, fails in every way we know. Each request must be settled, and what is said
- * about its execution must agree with what the server really received:
+ * F3: a server, or the network in front of it, fails in every known way. Each request must be settled, and the statement
+ * about its execution must agree with the bytes that the server received:
  * `not_executed` only when not one byte arrived, `uncertain` whenever one may have.
  */
 import { connect as connectTcp, createServer, type Server, type Socket } from 'node:net';
@@ -29,7 +29,7 @@ let chaos: ChaosServer;
 let channel: StreamableHttpChannel;
 let heard: RecordingListener;
 const toClose: Array<() => unknown> = [];
-/** Looked at once more at the end, for bytes that arrived late. */
+/** Checked again at the end, for bytes that arrived late. */
 const claims: Array<{ ledger: Ledger; notExecuted: boolean }> = [];
 const tally = { cases: 0, answered: 0, not_executed: 0, uncertain: 0 };
 
@@ -54,7 +54,7 @@ function openTo(url: string, dial?: Dial) {
   return { channel: opened, heard: listener };
 }
 
-/** Sends one request under the plan, and judges what is said of it. */
+/** Sends one request under the plan, and checks its outcome. */
 async function run(plan: Plan, frame: OutboundFrame = request('tools/call')): Promise<Heard | HostError> {
   const ledger = chaos.play(plan);
   expect(channel.send(frame)).toBeUndefined();
@@ -91,7 +91,7 @@ for (const [framing, text] of Object.entries(FRAMINGS)) {
         const outcome = await run({
           request: (socket, id) => void socket.write(text(id).slice(0, at), () => end(socket)),
         });
-        // A body that lasts until the close is whole as soon as its JSON is; all others must not be believed early.
+        // A body that ends with the connection is complete as soon as its JSON is; all others must not be accepted early.
         if (framing === 'content-length' && at < length - 8) expect(isHostError(outcome)).toBe(true);
       }
       const whole = await run({ request: (socket, id) => void socket.end(text(id)) });
@@ -141,7 +141,7 @@ test.each<[string, (id: number) => string]>([
   ['a header without end', () => `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(20_000)}`],
   ['another protocol', () => 'SSH-2.0-OpenSSH_9.6\r\n'],
   ['HTTP/2', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
-  ['nothing but a line end', () => '\r\n\r\n'],
+  ['only a line end', () => '\r\n\r\n'],
   ['an answer to another request', () => FRAMINGS['content-length']?.(77_777_777) ?? ''],
   ['half an answer, well framed', () => `${head('content-length: 14\r\n')}{"jsonrpc":"2.`],
 ])('F3 %s is uncertain, and the next call is served', async (_name, text) => {
@@ -153,7 +153,7 @@ test.each<[string, (id: number) => string]>([
   expect(isHostError(next)).toBe(false);
 });
 
-test('F3 103 before the answer is no harm', async () => {
+test('F3 103 before the answer does no harm', async () => {
   const early = 'HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n';
   const outcome = await run({ request: (socket, id) => void socket.write(early + FRAMINGS['content-length']?.(id)) });
   expect(isHostError(outcome)).toBe(false);
@@ -228,7 +228,7 @@ test('F3 a name that does not resolve', async () => {
 });
 
 test('F3 an address that does not answer', async () => {
-  // The lookup never returns, so the dial lasts until undici gives it up.
+  // The lookup never returns, so the dial lasts until undici ends it.
   const hang = guardedDial({ policy: 'any', server: 'chaos', connectTimeoutMs: 20, resolve: () => {} });
   await runElsewhere('http://slow.example/mcp', hang, 2);
 });
@@ -327,7 +327,7 @@ test('F3 a server that does not speak TLS, or is not trusted, is never sent a re
   expect([plain.connections, plain.whole, silent.connections, silent.whole]).toEqual([20, 0, 20, 0]);
 });
 
-/** Last, since it judges all cases above once more, when no byte can come any more. */
+/** Last, because it checks all cases above again, when no further byte can arrive. */
 test('F3 none of 1,760 faults is reported as not executed after the server received the request', async () => {
   await channel.close();
   await chaos.close();

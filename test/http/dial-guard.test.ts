@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => new Promise<void>((resolve) => canary.close(() => resolve())));
 
-/** What a resolver under an attacker's control might say. */
+/** Answers of a resolver that an attacker controls. */
 const NAMES: Record<string, string[]> = {
   'inside.example': ['127.0.0.1'],
   'six.example': ['::1'],
@@ -45,7 +45,7 @@ const publicOnly = guardedDial({
   resolve: (hostname, done) => done(null, asAddresses(NAMES[hostname] ?? ['127.0.0.1'])),
 });
 
-/** As a caller would: read the URL, then dial it. Resolves to the reason it was refused, or to what was read. */
+/** Like a caller: parses the URL, then dials it. Resolves to the reason of the refusal, or to the received text. */
 async function dial(text: string, connect: Dial, policy: 'any' | 'public' = 'public'): Promise<string> {
   const url = checkUrl(text, policy, 'evil');
   if (isHostError(url)) return url.details.reason ?? '';
@@ -108,7 +108,7 @@ const hosts = [
     '168.63.129.16',
     '198.18.0.1',
   ],
-  // Names, which are judged by what they resolve to.
+  // Names, which are checked by their resolved addresses.
   ...Object.keys(NAMES),
   ...['LOCALHOST', 'INSIDE.EXAMPLE', 'inside.example.', 'unknown.example'],
 ];
@@ -135,7 +135,7 @@ test('no form of an inner address is dialled', async () => {
   expect(connections).toBe(0);
 });
 
-test('a literal address is judged by the dial itself, also when the URL was not checked before', async () => {
+test('a literal address is checked by the dial itself, also when the URL was not checked before', async () => {
   for (const host of ['127.0.0.1', '0x7f.1', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0']) {
     const pool = new Pool(`http://${host}:${port}`, { connect: publicOnly });
     const outcome = await pool.request({ path: '/', method: 'GET' }).catch((error: unknown) => error);
@@ -157,7 +157,7 @@ test('a name that resolves differently the second time gains nothing', async () 
   expect(connections).toBe(0);
 });
 
-test('the canary sings when the operator names it, so its silence above means something', async () => {
+test('the canary answers when the operator names it, so the refusals above are real', async () => {
   const any = guardedDial({ policy: 'any', server: 'own' });
   const resolved = guardedDial({
     policy: 'any',

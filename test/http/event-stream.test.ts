@@ -96,7 +96,7 @@ describe('legacy: a stream that ends before its answer', () => {
     expect(heard.failures).toEqual([]);
   });
 
-  test('may be polled many times, in vain less and less often, up to a second apart', async () => {
+  test('may be polled many times, after empty polls with growing waits of up to a second', async () => {
     let polls = 0;
     const { server, channel, heard, clock } = await connect((got, response) => {
       events(response);
@@ -116,7 +116,7 @@ describe('legacy: a stream that ends before its answer', () => {
     expect(server.received.slice(1).every((entry) => entry.headers['last-event-id'] === '0')).toBe(true);
   });
 
-  test('is a lost request when no id was seen', async () => {
+  test('is a lost request when no event id was received', async () => {
     const { channel, heard } = await connect((_got, response) => {
       events(response).end(event(note(1)));
     });
@@ -137,7 +137,7 @@ describe('legacy: a stream that ends before its answer', () => {
     expect(await heard.settled(frame)).toMatchObject({ details: { httpStatus: 405, execution: 'uncertain' } });
   });
 
-  test('keeps the hint of what ended it', async () => {
+  test('keeps the hint of the error that ended it', async () => {
     const { channel, heard, clock } = await connect((got, response) => {
       if (got.method === 'POST') polling(got, response, response.req);
       else response.writeHead(401).end();
@@ -153,7 +153,7 @@ describe('legacy: a stream that ends before its answer', () => {
     });
   });
 
-  test('can be withdrawn while it waits, and is then not asked for again', async () => {
+  test('can be cancelled while it waits, and is then not requested again', async () => {
     const { server, channel, clock } = await connect(polling);
     const frame = request('tools/call');
     channel.send(frame);
@@ -219,7 +219,7 @@ test('an event of 10 MiB is refused, and the next call is served', async () => {
 });
 
 describe('the server stream', () => {
-  test('a server without one is left in peace', async () => {
+  test('a server without one gets no further requests for it', async () => {
     const { server, channel, clock } = await connect((got, response) => {
       response.writeHead(got.method === 'GET' ? 405 : 202).end();
     });
@@ -261,7 +261,7 @@ describe('the server stream', () => {
   test.each([
     ['3000', 3_000],
     ['600000', 60_000],
-  ])('retry: %s is honoured, up to a minute', async (retry, waitMs) => {
+  ])('retry: %s is respected, up to a minute', async (retry, waitMs) => {
     const { server, channel, clock } = await connect((_got, response) => {
       events(response).end(`retry: ${retry}\n${event(note(1))}`);
     });
@@ -280,7 +280,7 @@ describe('the server stream', () => {
     ['a comment', ': nothing\n\n'],
     ['an id', 'id: 7\ndata:\n\n'],
     ['nothing', ''],
-  ])('a stream that ends after %s is asked for later and later, until it brings data', async (_name, text) => {
+  ])('a stream that ends after %s is requested with growing waits, until it has data', async (_name, text) => {
     let speaks = false;
     const { server, channel, clock } = await connect((_got, response) => {
       events(response).end(`retry: 0\n\n${text}${speaks ? event(note(1)) : ''}`);
@@ -305,7 +305,7 @@ describe('the server stream', () => {
     expect(await again()).toBe(1_000);
   });
 
-  test('5xx is tried again later and later; close ends it', async () => {
+  test('after 5xx it is requested with growing waits; close ends it', async () => {
     const { server, channel, clock } = await connect((_got, response) => response.writeHead(502).end());
     channel.openServerStream();
     let waitedMs = 0;
@@ -322,7 +322,7 @@ describe('the server stream', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('F4: over 2,000 drops at random bytes nothing is lost and nothing comes twice', async () => {
+  test('F4: over 2,000 drops at random bytes no message is lost or delivered twice', async () => {
     const drops = 2_000;
     const random = seededRandom(4711);
     const log: string[] = [];

@@ -23,7 +23,7 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close();
 });
 
-test('the body comes as it was sent, and is asked for in plain', async () => {
+test('the body is returned unchanged, and requested without compression', async () => {
   const server = await serve((_received, response) => response.writeHead(200).end('{"name":"x"}'));
   expect((await get(`${server.url}?a=1#part`)).toString()).toBe('{"name":"x"}');
   expect(server.received).toMatchObject([
@@ -53,7 +53,7 @@ test('a redirect is followed on the same origin, and to no other', async () => {
   expect(other.received).toEqual([]);
 });
 
-test('no more is read than the limit', async () => {
+test('reading stops at the limit', async () => {
   const server = await serve((_received, response) => {
     response.writeHead(200);
     const more = () => response.write('x'.repeat(100), (error) => error ?? setImmediate(more));
@@ -66,7 +66,7 @@ test('no more is read than the limit', async () => {
   await server.until(() => server.cut === 1);
 });
 
-test('a server that hangs is left at the deadline', async () => {
+test('the request to a hanging server ends at the deadline', async () => {
   const server = await serve((_received, response) => response.writeHead(200).write('{'));
   const late = failureOf(get(server.url));
   await server.until(() => server.received.length === 1);
@@ -75,7 +75,7 @@ test('a server that hangs is left at the deadline', async () => {
   await server.until(() => server.cut === 1);
 });
 
-test('no server there, and no URL', async () => {
+test('no server at the address, and no URL', async () => {
   const refused = await failureOf(get('http://127.0.0.1:9/'));
   expect([refused.details.reason, refused.message]).toEqual([
     ...['ECONNREFUSED', "server '127.0.0.1:9': no connection could be opened (ECONNREFUSED)"],

@@ -67,7 +67,7 @@ test.each(['http://other.example/messages', '//127.0.0.1:1/x', 'https://127.0.0.
   },
 );
 
-test('a server that names no address is given up in time', async () => {
+test('the opening fails in time if the server names no address', async () => {
   const { opening, clock, server } = await start((_got, response) => void events(response).write(': wait\n\n'));
   await server.until(() => server.received.length === 1);
   clock.advance(29_999);
@@ -87,7 +87,7 @@ test('the deadline of the caller ends the opening', async () => {
   await server.until(() => server.cut === 1);
 });
 
-test('a caller that gives up ends the opening at once', async () => {
+test('cancelling ends the opening at once', async () => {
   const caller = new AbortController();
   const limits = { deadlineAtMs: 60_000, signal: caller.signal };
   const { opening, clock, server } = await start(() => {}, limits);
@@ -118,7 +118,7 @@ test('also while the address is still being dialled', async () => {
 
 test.each([
   ['a deadline that is past', { deadlineAtMs: 0 }, 'timeout'],
-  ['a caller that has given up', { deadlineAtMs: 1_000, signal: AbortSignal.abort() }, 'cancelled'],
+  ['a caller that has already cancelled', { deadlineAtMs: 1_000, signal: AbortSignal.abort() }, 'cancelled'],
 ])('with %s nothing is dialled', async (_name, limits, code) => {
   const { opening, clock, server } = await start(() => {}, limits);
   await expect(opening).rejects.toMatchObject({ code });
@@ -144,7 +144,7 @@ test('an open channel outlives the signal it was opened with', async () => {
 
 const note = (text: string) => `data: {"jsonrpc":"2.0","method":"notifications/n","params":"${text}"}\n\n`;
 
-test('what comes before the address is dropped and counted', async () => {
+test('messages before the address are dropped and counted', async () => {
   const { opening } = await start((_got, response) => {
     events(response);
     for (let i = 0; i < 20; i++) response.write(note('x'.repeat(1024 * 1024)));
@@ -162,7 +162,7 @@ test('what comes before the address is dropped and counted', async () => {
 test.each([
   ['1 MiB', 100 * 1024, 30, 10],
   ['100 messages', 1, 200, 100],
-])('what comes after the address and before anyone listens is kept up to %s', async (_name, bytes, sent, kept) => {
+])('messages after the address and before the first listener are stored up to %s', async (_name, bytes, sent, kept) => {
   const { opening } = await start((_got, response) => {
     events(response).write(endpoint('/messages') + note('x'.repeat(bytes)).repeat(sent));
   });
@@ -215,7 +215,7 @@ test.each(['endStream', 'cutStream'] as const)('the channel is over when the str
   expect([heard.ends.length, heard.late]).toEqual([1, 0]);
 });
 
-test('withdrawing: unsent while the connection opens, else to be notified', async () => {
+test('cancelling: unsent while the connection opens, otherwise with a notification', async () => {
   const { server, channel, heard } = await connected();
   const never = request('never');
   channel.send(never);

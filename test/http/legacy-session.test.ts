@@ -1,6 +1,6 @@
 /**
  * A legacy HTTP session from opening to loss, against a server that is as strict as the protocol allows: nothing runs
- * before `initialized`, nothing without the session, and what ran is written down.
+ * before `initialized`, nothing without the session, and executed calls are recorded.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -21,7 +21,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** What the server does beside the ordinary. */
+/** The faults of the server. */
 interface Quirks {
   readonly onCall?: (message: Message, response: ServerResponse) => boolean;
   readonly onGet?: (request: IncomingMessage, response: ServerResponse) => boolean;
@@ -116,7 +116,7 @@ describe('order', () => {
     expect(seen.executed.sort()).toEqual(['1', '2', '3', 'first']);
   });
 
-  test('a call made while the session is renewed waits for it, and goes out with it', async () => {
+  test('a call made during the renewal waits for it, and is sent in the new session', async () => {
     const { seen, open, forget } = await strictServer({ initializeDelayMs: 100 });
     const session = await open();
     forget();
@@ -128,7 +128,7 @@ describe('order', () => {
   });
 });
 
-describe('what may have run is not sent again', () => {
+describe('a call that may have run is not sent again', () => {
   test('when the stream of its answer breaks and the session is gone', async () => {
     const { seen, open, forget } = await strictServer({
       onCall: (_message, response) => {
@@ -151,8 +151,8 @@ describe('what may have run is not sent again', () => {
   });
 });
 
-describe('the stream on which the server speaks of its own accord', () => {
-  test('is asked for again when the server still holds the broken one', async () => {
+describe('the standalone stream of the server', () => {
+  test('is requested again while the server still holds the broken stream', async () => {
     let conflicts = 0;
     const { seen, open } = await strictServer({
       onGet: (_request, response) => {
@@ -164,7 +164,7 @@ describe('the stream on which the server speaks of its own accord', () => {
     await eventually('the second try', () => seen.gets.length >= 2);
   });
 
-  test('renews a session that was forgotten while nothing was asked', async () => {
+  test('leads to a renewal if the session was forgotten without any request', async () => {
     const streams: ServerResponse[] = [];
     const { seen, open, forget } = await strictServer({
       onGet: (_request, response) => {

@@ -1,4 +1,4 @@
-/** Notifications and answers to a server that does not take them: bounded, given up in time, and no harm to calls. */
+/** Notifications and answers to a server that does not accept them: bounded, abandoned in time, and without effect on calls. */
 import type { ServerResponse } from 'node:http';
 import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
@@ -63,7 +63,7 @@ describe.each([
     return { ...setup, heard, posts, counters: setup.channel.counters as HttpCounters };
   }
 
-  test('notices that hang are given up after ten seconds each, and those behind them get their turn', async () => {
+  test('notices that hang are abandoned after ten seconds each, and later ones get their turn', async () => {
     const { server, channel, clock, posts, counters } = await connect((got, response) => {
       if (got.rpcMethod !== 'notifications/hangs') response.writeHead(202).end();
     });
@@ -79,7 +79,7 @@ describe.each([
     await until(() => clock.pendingTimers === 0);
   });
 
-  test('W2 notices that hang do not hold up a cancellation, which has two seconds on a control connection', async () => {
+  test('W2 notices that hang do not delay a cancellation, which has two seconds on a control connection', async () => {
     const { server, channel, clock, posts, counters } = await connect(() => {});
     for (let i = 0; i < 20; i++) channel.send(notification('notifications/hangs'));
     for (let i = 0; i < 3; i++) channel.send(notification('notifications/cancelled'));
@@ -91,7 +91,7 @@ describe.each([
     expect(counters.noticesLost).toBe(2);
   });
 
-  test('a flood of answers that the server does not take is dropped and counted; calls are served', async () => {
+  test('many answers that the server does not accept are dropped and counted; calls are served', async () => {
     const { server, channel, heard, posts, counters } = await connect(() => {});
     for (let i = 0; i < 20_000; i++) expect(channel.send(answer(10))).toBeUndefined();
     await server.until(() => posts().length === 16);
@@ -102,7 +102,7 @@ describe.each([
     expect(heard.failures).toEqual([]);
   });
 
-  test('large notices are bounded in bytes of their own, and take nothing from the calls', async () => {
+  test('large notices have their own bound in bytes, separate from calls', async () => {
     const { channel, heard, counters } = await connect(() => {});
     for (let i = 0; i < 300; i++) expect(channel.send(answer(100 * 1024))).toBeUndefined();
     expect(counters.noticesLost).toBe(300 - 11);
@@ -119,7 +119,7 @@ describe.each([
     expect(counters.noticesLost).toBe(0);
   });
 
-  test('a stream in place of an acknowledgement is not listened to, and a refusal is counted', async () => {
+  test('a stream instead of an acknowledgement is not read, and a refusal is counted', async () => {
     const { server, channel, clock, counters } = await connect((got, response) => {
       if (got.rpcMethod === 'notifications/a') events(response).write(': hello\n\n');
       else response.writeHead(500).end();
@@ -132,7 +132,7 @@ describe.each([
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('close gives up notices that hang or wait', async () => {
+  test('close abandons notices that hang or wait', async () => {
     const { server, channel, clock, posts } = await connect(() => {});
     for (let i = 0; i < 20; i++) channel.send(notification('notifications/hangs'));
     await server.until(() => posts().length === 16);
@@ -142,7 +142,7 @@ describe.each([
   });
 });
 
-test('HTTP+SSE: a request that is given up frees its connection, also when the server hangs', async () => {
+test('HTTP+SSE: an abandoned request frees its connection, also when the server hangs', async () => {
   const server = await startServer((got, response) => {
     if (got.method === 'GET') events(response).write('event: endpoint\ndata: /messages\n\n');
     else if (got.rpcMethod !== 'hangs') response.writeHead(202).end();

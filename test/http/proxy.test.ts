@@ -40,7 +40,7 @@ beforeAll(async () => {
     httpFixtures.find(({ name }) => name === 'sdk2-http-both') as (typeof httpFixtures)[number]
   ).start();
   upstreamPort = Number(new URL(upstream.url).port);
-  // The fixture checks the host, so it gets its own.
+  // The fixture checks the Host header, so it gets its own host.
   const host = `127.0.0.1:${upstreamPort}`;
   const forward = (message: IncomingMessage, target: string, answer: ServerResponse): void => {
     const headers = { ...message.headers, host };
@@ -124,7 +124,7 @@ describe('a server behind a proxy', () => {
     });
   });
 
-  test('a proxy that refuses is named, with what to do', async () => {
+  test('a proxy that refuses is named, with a hint', async () => {
     await expect(toolsAt('https://upstream.test/mcp', { HTTPS_PROXY: address('') })).rejects.toMatchObject({
       code: 'connect_failed',
       details: { reason: 'proxy', httpStatus: 407 },

@@ -46,20 +46,23 @@ test.each([307, 308])('%s within the origin is followed with the same body', asy
   expect(server.received[1]?.body).toBe(server.received[0]?.body);
 });
 
-test.each([300, 301, 302, 303, 307, 308])('%s to another origin ends the call; nothing goes there', async (status) => {
-  const other = await otherOrigin();
-  const { channel, heard } = await connect((_got, response) =>
-    response.writeHead(status, { location: `${other.url}steal` }).end(),
-  );
-  const frame = request('tools/call', { secret: 1 });
-  channel.send(frame);
-  expect(await heard.settled(frame)).toMatchObject({
-    code: 'protocol_error',
-    hint: expect.stringContaining('URL'),
-    details: { httpStatus: status, execution: 'uncertain' },
-  });
-  expect(other.connections()).toBe(0);
-});
+test.each([300, 301, 302, 303, 307, 308])(
+  '%s to another origin ends the call; nothing is sent there',
+  async (status) => {
+    const other = await otherOrigin();
+    const { channel, heard } = await connect((_got, response) =>
+      response.writeHead(status, { location: `${other.url}steal` }).end(),
+    );
+    const frame = request('tools/call', { secret: 1 });
+    channel.send(frame);
+    expect(await heard.settled(frame)).toMatchObject({
+      code: 'protocol_error',
+      hint: expect.stringContaining('URL'),
+      details: { httpStatus: status, execution: 'uncertain' },
+    });
+    expect(other.connections()).toBe(0);
+  },
+);
 
 test.each([301, 302, 303])(
   '%s within the origin is not followed, since it would turn the call into a GET',

@@ -1,6 +1,6 @@
 /**
- * Servers of others that answer 400 for a session they do not know: the example servers of the official SDK, and
- * server-everything as npm ships it, killed and started again on the same port.
+ * Third-party servers that answer 400 for an unknown session: the example servers of the official SDK, and
+ * server-everything from npm, killed and started again on the same port.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** The transports against servers that others wrote. */
+/** The transports against third-party servers. */
 import { randomUUID } from 'node:crypto';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -108,7 +108,7 @@ test('a modern server of the SDK', async () => {
   channel.send(call);
   await heard.settled(call);
   expect(heard.answerTo(call)?.text).toContain('"hi"');
-  // A session first asks whether the server still speaks this protocol, then passes the answer on.
+  // A session first checks whether the server still speaks this protocol, then forwards the answer.
   const refusalOf = (frame: OutboundFrame) => {
     const error = heard.failureOf(frame);
     return error instanceof BadRequest ? String(error.answer?.bytes) : undefined;

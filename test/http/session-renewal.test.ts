@@ -166,7 +166,7 @@ describe('W3 a server that answers 400 for a session it does not know', () => {
     },
   );
 
-  test.each([false, true])('a 400 in a session it knows stays, with one ping in 10 s; named: %s', async (named) => {
+  test.each([false, true])('a 400 in a known session is returned, with one ping in 10 s; named: %s', async (named) => {
     const { server, clock, call } = await open();
     server.namesRequest = named;
     const wrong = () => failureOf(call('wrong', {}, { refuse: true }));
@@ -182,7 +182,7 @@ describe('W3 a server that answers 400 for a session it does not know', () => {
     expect([server.pings, server.initializes]).toEqual([2, 1]);
   });
 
-  test('is noticed by its refused stream too, when no client calls', async () => {
+  test('is detected by its refused stream too, when no client calls', async () => {
     const { server, inTime } = await open();
     await eventually('the stream is open', () => server.openStreams === 1);
     server.unknownStatus = 400;

@@ -48,7 +48,7 @@ describe('answers', () => {
     expect(frame.phase).toBe('written');
   });
 
-  test('a payload of bytes arrives as it is', async () => {
+  test('a payload of bytes arrives unchanged', async () => {
     const { channel, heard, server } = await connect((got, response) => json(response, result(got.id)));
     const frame = rawRequest('tools/call', Buffer.from('{"n":12345678901234567890,"s":"ü"}'));
     channel.send(frame);
@@ -56,7 +56,7 @@ describe('answers', () => {
     expect(server.received[0]?.body).toBe(`${frame.head}{"n":12345678901234567890,"s":"ü"}}`);
   });
 
-  test('a batch body is taken apart, and only our own answer in it counts', async () => {
+  test('a batch body is split, and only the answer to the request counts', async () => {
     const { channel, heard } = await connect((got, response) =>
       json(response, [{ jsonrpc: '2.0', method: 'notifications/message' }, result(999_999), result(got.id)]),
     );
@@ -128,7 +128,7 @@ describe('answers', () => {
     });
   });
 
-  test('a body above the limit that did not say so is cut off', async () => {
+  test('a body above the limit without a declared length is cut off', async () => {
     const { channel, heard, server } = await connect((got, response) => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(JSON.stringify(result(got.id, 'x'.repeat(LIMITS.frameBytes))));
@@ -240,7 +240,7 @@ describe('refusals', () => {
 });
 
 describe('headers on the wire', () => {
-  test('before anything is agreed, server/discover is modern and initialize is legacy', async () => {
+  test('before the negotiation, server/discover is modern and initialize is legacy', async () => {
     const { channel, heard, server } = await connect((got, response) => json(response, result(got.id)));
     for (const frame of [request('server/discover'), request('initialize')]) {
       channel.send(frame);
@@ -254,7 +254,7 @@ describe('headers on the wire', () => {
     expect(initialize?.['accept-encoding']).toBe('identity');
   });
 
-  test('modern requests carry their name and parameters, configured headers go with all', async () => {
+  test('modern requests have headers for name and parameters; configured headers are sent with all requests', async () => {
     const { channel, heard, server } = await connect((got, response) => json(response, result(got.id)), {
       headers: { Authorization: 'Bearer t' },
     });
@@ -292,7 +292,7 @@ describe('session', () => {
     return setup;
   }
 
-  test('the id is taken from initialize and sent from then on, with the agreed version', async () => {
+  test('the id from initialize is sent from then on, with the negotiated version', async () => {
     const { channel, server } = await initialized();
     expect(channel.sessionId).toBe('abc');
     channel.send(notification('notifications/initialized'));
@@ -315,7 +315,7 @@ describe('session', () => {
     });
   });
 
-  test('after resetSession the next initialize goes without the old id', async () => {
+  test('after resetSession the next initialize is sent without the old id', async () => {
     const { channel, heard, server } = await initialized();
     channel.resetSession();
     const frame = request('initialize');
@@ -358,7 +358,7 @@ describe('session', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('an id that cannot stand in a header fails initialize', async () => {
+  test('an id that is no valid header value fails initialize', async () => {
     const { channel, heard } = await connect((got, response) =>
       json(response, result(got.id), 200, { 'mcp-session-id': 'x'.repeat(1_025) }),
     );
@@ -370,7 +370,7 @@ describe('session', () => {
 });
 
 describe('withdrawing', () => {
-  test('a request that waits for a connection never goes out', async () => {
+  test('a cancelled request that waits for a connection is never sent', async () => {
     const answers: Array<() => void> = [];
     const { channel, heard, server } = await connect(
       (got, response) => answers.push(() => json(response, result(got.id))),
@@ -389,7 +389,7 @@ describe('withdrawing', () => {
     expect(second.phase).toBe('queued');
   });
 
-  test('a request whose connection is still being opened never goes out', async () => {
+  test('a cancelled request whose connection is being opened is never sent', async () => {
     const { channel, heard, server } = await connect((got, response) => json(response, result(got.id)));
     const frame = request('never');
     channel.send(frame);
@@ -419,7 +419,7 @@ describe('withdrawing', () => {
 });
 
 describe('bounds', () => {
-  test('what waits to be sent is bounded in bytes', async () => {
+  test('waiting requests are bounded in bytes', async () => {
     const { channel } = await connect(() => {});
     const big = () => rawRequest('big', Buffer.alloc(LIMITS.outboundBytes / 2 - 1000, 0x20));
     expect([channel.send(big()), channel.send(big())]).toEqual([undefined, undefined]);
@@ -430,7 +430,7 @@ describe('bounds', () => {
     });
   });
 
-  test('an answered stream that the server keeps open gives way to the next call', async () => {
+  test('an answered stream that the server keeps open is ended for the next call', async () => {
     const { channel, heard, server } = await connect(
       (got, response) => {
         events(response);
@@ -445,7 +445,7 @@ describe('bounds', () => {
     expect(server.received).toHaveLength(2);
   });
 
-  test('streams that stay open take no place of calls, and are over when they are answered or withdrawn', async () => {
+  test('long-lived streams take no slot of calls, and end when they are answered or cancelled', async () => {
     const { channel, heard, server } = await connect(
       (got, response) => {
         if (got.rpcMethod !== 'subscriptions/listen') return json(response, result(got.id));
@@ -471,7 +471,7 @@ describe('bounds', () => {
     expect(heard.failures).toEqual([]);
   });
 
-  test('an answer the server waits for does not queue behind the calls that wait for it', async () => {
+  test('an answer that the server waits for does not queue behind calls that wait for this answer', async () => {
     let ask: ((text: string) => void) | undefined;
     const { channel, heard } = await connect(
       (got, response) => {
