@@ -1,6 +1,6 @@
 /**
- * E7: what a server in `sandbox: "standard"` can see, write and connect to, as an allow list: the server reports everything
- * it finds from the root of its file system, and what is not listed here fails the test.
+ * E7: the paths that a server in `sandbox: "standard"` can see, write and connect to, as an allow list: the server reports
+ * everything it finds from the root of its file system, and what is not listed here fails the test.
  */
 import {
   existsSync,
@@ -38,7 +38,7 @@ interface Seen {
 }
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Not below /tmp, which is private in every sandbox: a path that shows up must have been shown. */
+/** Not below /tmp, which is private in every sandbox: a visible path must have been mounted. */
 const scratch = process.env.TEST_SCRATCH ?? path.join(root, '.vitest');
 let world: string;
 let keeper: ChildProcesses;
@@ -158,7 +158,7 @@ const devices = [
   ],
 ].map((name) => `/dev/${name}`);
 
-/** With the folders that lead to them. */
+/** Including their parent folders. */
 function withParents(files: readonly string[]): string[] {
   const all = new Set<string>(['/']);
   for (let file of files) for (; file !== '/'; file = path.dirname(file)) all.add(file);
@@ -240,7 +240,7 @@ describe('E7 a server in the sandbox', () => {
     expect(seen.descriptors).toEqual({ 0: 'socket:[]', 1: 'socket:[]', 2: 'socket:[]', ...given });
   });
 
-  test('has an environment that names only folders it sees', () => {
+  test('has an environment that names only visible folders', () => {
     expect(seen.cwd).toBe(process.cwd());
     expect(seen.environment).toEqual({
       PATH: process.env.PATH,
@@ -282,7 +282,7 @@ test('E7 a server that changes the first line of its own script sees no other fi
   const secret = at('home', '.ssh', 'id_ed25519');
   const code =
     'my $seen = open(my $f, "<", $ENV{SECRET}) ? 1 : 0; print qq({"jsonrpc":"2.0","method":"seen","params":$seen}\\n); <STDIN>;';
-  // env runs perl; "-u" makes it look as if the path were the program.
+  // env runs perl; after "-u" the path looks like the program.
   const line = `#!/usr/bin/env -S -u ../..${secret} perl`;
   const command = write(`${line}\n$| = 1; ${code}\n`, 'writable', 'server');
   const spec = { server: 'liar', command, env: { SECRET: secret, PATH: '/usr/bin' }, writablePaths: [at('writable')] };
@@ -297,7 +297,7 @@ test('E7 a server that changes the first line of its own script sees no other fi
 /** Numbers of unshare, mount and umount2. */
 const systemCalls = process.arch === 'arm64' ? '97, 40, 39' : '272, 165, 166';
 
-test('E7 in a namespace of its own, with every capability there, a server uncovers nothing and mounts nothing anew', async () => {
+test('E7 in its own namespace, with every capability in it, a server can unmount nothing and mount nothing', async () => {
   const hidden = at('home', '.config', 'hostler');
   const script = `
     $| = 1; my ($unshare, $mount, $umount) = (${systemCalls}); my $zero = 0;
@@ -320,11 +320,11 @@ test('E7 in a namespace of its own, with every capability there, a server uncove
   const talk = new Talk(await openStdio({ ...spec, sandbox: 'standard' }, deps));
   await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the server has reported');
   await talk.channel.close();
-  // Where the system lets nobody make user namespaces, not even the first step is done.
+  // If the system allows no user namespaces, the first step already fails.
   expect(['"unshare"', '""']).toContain(talk.messages[0]);
 });
 
-test('E7 a readable folder is shown without the files of Hostler that lie in it', async () => {
+test('E7 a readable folder is shown without the files of Hostler in it', async () => {
   const { seen, read, reached } = await probe('reader', { readablePaths: [world], cwd: at('home', 'project') });
   expect(read).toEqual([at('home', '.ssh', 'id_ed25519'), at('other-user', 'file'), at('link', 'file'), '/etc/hosts']);
   expect(reached).toEqual([`@${abstractName}`, 'tcp']);

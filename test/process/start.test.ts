@@ -1,4 +1,4 @@
-/** Starting: what a child sees, what it costs us, and what is said when it cannot be started. */
+/** Starting: the view of a child, its descriptors, and the errors when it cannot be started. */
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -39,7 +39,7 @@ test('P8 fd hygiene: a hundred starts and stops leave no descriptor behind', asy
   expect(bench.keeper.liveChildren).toBe(0);
 });
 
-test('P8 fd hygiene: a grandchild that has the pipes open costs no descriptor', async () => {
+test('P8 fd hygiene: a grandchild that has the pipes open uses no descriptor of the host', async () => {
   await (await bench.stub()).channel.close();
   const before = fdCount();
   const talk = await bench.stub('--grandchild', 'setsid', '--exit', '0');
@@ -51,7 +51,7 @@ test('P8 fd hygiene: a grandchild that has the pipes open costs no descriptor', 
 });
 
 test.each(profiles)(
-  'N-E1 environment: a child under profile %s sees the baseline, what is declared, and its mark, and nothing else',
+  'N-E1 environment: a child under profile %s sees only the baseline, declared variables, and its mark',
   async (sandbox) => {
     const baseline = {
       PATH: process.env.PATH,

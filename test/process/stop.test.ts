@@ -1,4 +1,4 @@
-/** The stop ladder on real children: each kind ends, on the rung it deserves. */
+/** The stop ladder on real child processes: each kind ends at its expected rung. */
 
 import { describe, expect, test } from 'vitest';
 import { notificationFrame } from '../../src/wire/channel.js';
@@ -7,7 +7,7 @@ import { carriers, profiles, shortPace, until, useBench } from './harness.js';
 
 const bench = useBench();
 
-/** Until it answers, the server has not yet set up how it treats signals. */
+/** Before its first answer, the server has not installed its signal handlers. */
 async function serving(spec: Parameters<typeof bench.stubWith>[0], ...flags: string[]) {
   const talk = await bench.stubWith(spec, ...flags);
   await talk.send().answered;
@@ -27,7 +27,7 @@ describe.each(profiles)('S7 ordered stop under profile %s:', (sandbox) => {
     ['ignores the end of its input', ['--ignore-eof'], 'term'],
     ['ignores SIGTERM as well', ['--ignore-eof', '--ignore-term'], 'kill'],
     ['leaves a grandchild in its group', ['--grandchild', 'plain'], 'term'],
-  ])('a server that %s is gone all the same', async (_name, flags, rung) => {
+  ])('a server that %s still ends', async (_name, flags, rung) => {
     const { channel } = await serving({ sandbox }, ...flags);
     await channel.close();
     const { stop } = channel.describe();
@@ -38,7 +38,7 @@ describe.each(profiles)('S7 ordered stop under profile %s:', (sandbox) => {
     expect(carriers(bench.keeper.instanceId)).toEqual([]);
   });
 
-  test('a stopped server is woken to hear SIGTERM', async () => {
+  test('a stopped server is continued so that it receives SIGTERM', async () => {
     const { channel } = await serving({ sandbox });
     for (const pid of carriers(bench.keeper.instanceId)) process.kill(pid, 'SIGSTOP');
     await channel.close();
@@ -81,7 +81,7 @@ test('S7 ordered stop: the group of a server that dies by itself is stopped', as
   expect(talk.channel.describe().stop).toMatchObject({ rung: 'term', exitCode: 3 });
 });
 
-test('S7 ordered stop: after the end nothing starts any more', async () => {
+test('S7 ordered stop: after the end no process is started', async () => {
   await bench.keeper.closeAll();
   await expect(bench.stub()).rejects.toMatchObject({ code: 'connect_failed', details: { reason: 'shutting_down' } });
 });

@@ -1,4 +1,4 @@
-/** P2 to P6: what a server does to its streams, and what that does to us. */
+/** P2 to P6: misuse of its streams by a server, and the effect on the host. */
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
@@ -50,7 +50,7 @@ describe('P3 stdout flood:', () => {
     expect(talk.closed).toHaveLength(1);
   });
 
-  test('a dripped byte costs as much at 8 MiB as at 1 KiB', () => {
+  test('a single byte costs as much at 8 MiB as at 1 KiB', () => {
     const byte = Buffer.from('x');
     const costUs = (bufferedBytes: number) => {
       const reader = new LineReader(
@@ -60,7 +60,7 @@ describe('P3 stdout flood:', () => {
       );
       reader.push(Buffer.alloc(bufferedBytes, 0x78));
       const drips = 5_000;
-      // CPU time: what other processes take does not count.
+      // CPU time, so that other processes do not count.
       const before = process.cpuUsage();
       for (let i = 0; i < drips; i++) reader.push(byte);
       const { user, system } = process.cpuUsage(before);
@@ -149,7 +149,7 @@ describe('P5 dead peer writes:', () => {
     expect(talk.send().refused?.toJSON()).toMatchObject({ reason: 'exit', execution: 'not_executed', retryable: true });
   });
 
-  test('a server that leaves 16 MiB of our answers unread delays no request when it dies', async () => {
+  test('a server that leaves 16 MiB of answers unread delays no request when it dies', async () => {
     const talk = await bench.stub('--no-read');
     const calls = [talk.send(), talk.send(large)];
     await until(() => calls[1]?.frame.phase === 'writing', 'the pipe is full');
@@ -164,7 +164,7 @@ describe('P5 dead peer writes:', () => {
     const exitMs = talk.channel.describe().exit?.atMs as number;
     expect(talk.failed.map(({ frame }) => frame.id)).toEqual([3, 4, 2]);
     expect(talk.failed[0]?.error).toBe(talk.failed[1]?.error);
-    // So many frames take work to give up: on a machine that others use, what this process had of it counts.
+    // Failing this many frames takes time: on a shared machine only the CPU time of this process counts.
     const workedMs = (user + system) / 1_000;
     for (const { atMs } of [...talk.failed, ...talk.closed.slice(0, 1)])
       expect(Math.min(atMs - exitMs, workedMs)).toBeLessThan(timeLimitMs(100));
@@ -201,7 +201,7 @@ describe('P5 dead peer writes:', () => {
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
   });
 
-  test('a frame that was answered before its batch was through is not failed', async () => {
+  test('a frame that was answered before the end of its batch is not failed', async () => {
     // Reads the first frame of the batch, answers it, and dies with the second half read.
     const talk = await perl(
       'my $l = ""; sysread STDIN, $l, 40000, length $l until $l =~ /\\n/;' +
@@ -268,7 +268,7 @@ describe('P6 pipe held open:', () => {
     await talk.channel.close();
   });
 
-  test('without another process on them, the end is reported when they end', async () => {
+  test('without another process on the pipes, the end is reported when they end', async () => {
     const talk = await bench.stub('--exit', '4');
     await talk.whenClosed();
     expect((talk.closed[0]?.atMs as number) - (talk.channel.describe().exit?.atMs as number)).toBeLessThan(

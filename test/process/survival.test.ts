@@ -1,4 +1,4 @@
-/** S8: our own sudden death leaves nothing behind, and nobody else is touched by the clean-up. */
+/** S8: a sudden death of the host leaves nothing behind, and the clean-up affects no other process. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { appendFileSync, closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ import { carriers, fakes, until, useBench } from './harness.js';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const driverFile = path.join(fakes, 'stdio-driver.mjs');
 
-/** What `npm test` and `npm run test:long` have built. */
+/** The build of `npm test` and `npm run test:long`. */
 const compiled = path.join(root, 'dist');
 
 let stateDir: string;
@@ -27,7 +27,7 @@ beforeEach(() => {
   stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-survival-'));
 });
 afterEach(async () => {
-  // Only a failed test leaves anything here.
+  // Only a failed test leaves files here.
   for (const driver of drivers.splice(0)) {
     await driver.kill();
     for (const pid of carriers(driver.instanceId)) process.kill(pid, 'SIGKILL');
@@ -41,7 +41,7 @@ interface Driver {
   readonly instanceId: string;
   readonly watchPid: number;
   readonly pids: Readonly<Record<string, number>>;
-  /** Watches that followed the first, each told when it knew its list. */
+  /** Watches after the first, each reported when it has the list. */
   successors(): number[];
   kill(): Promise<void>;
 }
@@ -77,7 +77,7 @@ async function startDriver(): Promise<Driver> {
   return driver;
 }
 
-/** A process in a group of its own that has nothing to do with us. */
+/** A foreign process in its own group. */
 async function plant(script = 'sleep 1 while 1', env = process.env): Promise<{ pid: number; startTicks: number }> {
   const handle = spawn('perl', ['-e', `${script}; sleep 1 while 1`], {
     detached: true,
@@ -100,7 +100,7 @@ describe('S8 host killed:', () => {
     await until(() => !isAlive(driver.watchPid), 'the watch has gone too');
   });
 
-  test('a watch that was killed has a successor that knows the whole list', async () => {
+  test('a killed watch has a successor with the complete list', async () => {
     const driver = await startDriver();
     process.kill(driver.watchPid, 'SIGKILL');
     await until(() => driver.successors().length > 0, 'there is another watch');
@@ -108,9 +108,9 @@ describe('S8 host killed:', () => {
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
-  test.runIf(hasProc)('with the watch dead too, the next start takes down exactly what was left', async () => {
+  test.runIf(hasProc)('if the watch is dead too, the next start ends exactly the remaining processes', async () => {
     const driver = await startDriver();
-    // Held still, so that it cannot start another watch.
+    // Suspended, so that it cannot start another watch.
     process.kill(driver.pid, 'SIGSTOP');
     process.kill(driver.watchPid, 'SIGKILL');
     const { ignoresTerm, withGrandchild, stopped, sandboxed } = driver.pids as Record<string, number>;
@@ -146,7 +146,7 @@ describe('S8 host killed:', () => {
     expect(readdirSync(stateDir)).toEqual(['sandbox']);
   });
 
-  test('the journal of a Hostler that lives is not touched', async () => {
+  test('the journal of a running Hostler is not touched', async () => {
     const driver = await startDriver();
     const before = carriers(driver.instanceId).sort();
     expect(await reap(stateDir, { clock: systemClock, table: systemTable })).toEqual({
@@ -161,7 +161,7 @@ describe('S8 host killed:', () => {
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
-  test.runIf(hasProc)('in a PID namespace of its own, exactly one process is left: the one that counts', () => {
+  test.runIf(hasProc)('in its own PID namespace, exactly one process is left: the process that counts', () => {
     const script = `
       node "$1" "$2" "$3" all > "$3/ready" & driver=$!
       until grep -q pids "$3/ready" 2>/dev/null; do sleep 0.05; done
@@ -199,7 +199,7 @@ const commandLine = (pid: number) => {
 };
 
 describe('S8 death watch:', () => {
-  /** Feeds the script by hand and lets it see our end. */
+  /** Feeds the script directly, and then closes its input. */
   const watch = (...lines: string[]) => {
     const input = lines.map((line) => `${line}\n`).join('');
     execFileSync('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', instanceId], { input, timeout: 20_000 });
@@ -207,7 +207,7 @@ describe('S8 death watch:', () => {
   const instanceId = 'instance-under-watch';
   const marked = { ...process.env, HOSTLER_RUN: `${instanceId}.1` };
 
-  /** A group whose leader has gone and left two others in it; the second has wiped its environment. */
+  /** A group whose leader has ended and left two other processes; the second has cleared its environment. */
   async function plantLeaderless(env: NodeJS.ProcessEnv) {
     const fork = 'for my $wipe (0, 1) { next if fork; $wipe ? exec qw(env -i sleep 1000) : exec qw(sleep 1000) }';
     const script = `${fork} select undef, undef, undef, 0.1; exit`;
@@ -222,7 +222,7 @@ describe('S8 death watch:', () => {
   test.runIf(hasProc).each([
     ['a plain name', ''],
     ['parentheses, blanks and a newline in the name', '$0 = "a) S 1 (\\n9) b"'],
-  ])('spares a group whose leader began at another time, and takes down the right one: %s', async (_name, script) => {
+  ])('spares a group whose leader has another start time, and ends the right one: %s', async (_name, script) => {
     const { pid, startTicks } = await plant(script);
     await until(
       () => script === '' || readFileSync(`${procFolder}/${pid}/comm`, 'utf8').includes(')'),
@@ -303,13 +303,13 @@ describe('S8 death watch of a running host:', () => {
   });
 });
 
-test.runIf(hasProc)('P8 fd hygiene: what we were given ourselves does not reach a child', () => {
+test.runIf(hasProc)('P8 fd hygiene: inherited descriptors of the host do not reach a child', () => {
   const shell = `exec 9</dev/null 8>/dev/null; exec "$0" "$@"`;
   const flags = ['-c', shell, process.execPath, driverFile, compiled, stateDir, 'fds'];
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
 });
 
-test.runIf(hasProc)('E7 what an embedder was given does not reach a sandboxed child', () => {
+test.runIf(hasProc)('E7 inherited descriptors of an embedder do not reach a sandboxed child', () => {
   // Node closes low numbers for its children by itself.
   const given = openSync(driverFile, 'r');
   const stdio = ['ignore', 'pipe', 'inherit', ...Array.from({ length: 37 }, () => 'ignore' as const), given] as const;

@@ -1,4 +1,4 @@
-/** P1: whatever stands between us and the server, nothing is left of it after a stop, or it is told. */
+/** P1: with any wrapper between the host and the server, a stop leaves no process, or reports it. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -32,7 +32,7 @@ describe.each(profiles)('P1 wrappers under profile %s:', (sandbox) => {
   });
 });
 
-test.runIf(hasProc).each(leaving)('P1 wrappers: the sandbox holds %s', async (kind) => {
+test.runIf(hasProc).each(leaving)('P1 wrappers: the sandbox contains %s', async (kind) => {
   const { channel } = await startAndStop(kind, 'standard');
   expect(carriers(bench.keeper.instanceId)).toEqual([]);
   expect(channel.describe()).toMatchObject({ stop: { left: 0, escaped: 0 } });

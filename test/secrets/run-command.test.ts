@@ -22,7 +22,7 @@ describe('AC-K2 a command', () => {
     ['a CRLF less', sh(`printf '${secret}\\r\\n'`), { text: secret }],
     ['exactly 64 KiB', perl(`print "x" x 65536`), { text: 'x'.repeat(65_536) }],
     [
-      'no shell: arguments stay as they are',
+      'no shell: arguments are unchanged',
       { argv: ['printf', '%s', '$(id)'], env, clock: systemClock },
       { text: '$(id)' },
     ],
@@ -72,7 +72,7 @@ describe('AC-K2 a command', () => {
     ['hangs', 'sleep 60'],
     ['hangs and ignores signals', `trap '' TERM INT HUP; sleep 60`],
     ['prints and hangs', `printf '${secret}'; sleep 60`],
-    ['prints a byte now and then', 'while :; do printf x; sleep 0.05; done'],
+    ['prints a byte at intervals', 'while :; do printf x; sleep 0.05; done'],
     ['stops itself', 'kill -STOP $$'],
     ['waits for its own child', 'sleep 60 & wait'],
   ])('that %s is ended after 10 s', async (_what, script) => {

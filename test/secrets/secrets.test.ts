@@ -111,7 +111,7 @@ test.concurrent('AC-K3 a header of any name is rotated in the same way, although
   expect(remote.executed).toEqual(['a', 'b', 'c']);
 });
 
-test.concurrent('AC-K4 after a secret in a variable was rotated that server alone restarts, and no call is lost', async (context) => {
+test.concurrent('AC-K4 after a secret in a variable was rotated only its server restarts, and no call is lost', async (context) => {
   const { place, put } = await setup(context);
   put('token', 'first-secret-value');
   const entry = { command: process.execPath, args: [leaky], env: { TOKEN: `\${file:token}` } };
@@ -179,7 +179,7 @@ test.concurrent('AC-K1 no secret is in a log, an error, a status, a metric, a fi
   for (const name of ['file', 'exec', 'env', 'plain', 'broken', 'missing', 'remote']) {
     for (const tool of ['leak', 'crash', 'write']) {
       const answer = await call(ready, name, tool);
-      // What a server answers to its own caller is relayed as it is, even if the server tells its secret.
+      // The answer of a server to its caller is relayed unchanged, even if it contains the secret.
       if (!(name in values && tool === 'leak')) sinks.set(`call ${name} ${tool}`, answer);
     }
     await hostler('why', name, '--json');
@@ -195,7 +195,7 @@ test.concurrent('AC-K1 no secret is in a log, an error, a status, a metric, a fi
     sinks.set(route, await (await fetch(url.replace('/mcp', `/${route}`), { headers })).text());
   for (const each of processesOf(pid)) {
     sinks.set(`arguments of ${each.pid}`, each.args);
-    // A child that was given a secret has it, and no other one.
+    // Only the child that gets the secret has it.
     for (const [name, value] of Object.entries(values)) {
       // The program of the vault has the variable that it was given.
       const isGiven = each.env.includes(value) && !(name === 'pin' && each.args.includes(program));

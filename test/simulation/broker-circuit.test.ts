@@ -18,7 +18,7 @@ async function calling(more: object = {}, deadlineMs = 20_000) {
   const circuit = () => managed.breaker.circuit(clock.nowMs());
   const failures = () => managed.breaker.failures;
   const state = () => managed.supervisor.snapshot().state;
-  /** What may never be: a run that is over, or not there yet, judged by its calls. */
+  /** Must never happen: a call counts for a run that has ended or not begun. */
   const both: string[] = [];
   const look = () => {
     if (circuit() !== 'closed' && !['ready', 'suspect'].includes(state())) both.push(`${circuit()} while ${state()}`);
@@ -52,7 +52,7 @@ test('D-54 calls of a worker open the breaker of a server that answers nothing b
   for (let n = 0; n < 10; n++) expect(await call()).toBe('circuit_open not_executed');
   expect(executed()).toBe(before);
   expect([state(), simulated.session]).toEqual(['ready', run]);
-  // Its time is over: one call tries, and opens it again; then it is well.
+  // The open time is over: one call is the trial, and opens the breaker again; then the server recovers.
   await advance(30_000);
   expect(await call()).toBe('outcome_uncertain uncertain');
   expect(await call()).toBe('circuit_open not_executed');
@@ -63,13 +63,13 @@ test('D-54 calls of a worker open the breaker of a server that answers nothing b
   await broker.close();
 });
 
-test('D-54 a run that is given up takes its breaker along, and the next one is judged by its own calls', async () => {
+test('D-54 the breaker of an abandoned run ends with it, and only its own calls count for the next run', async () => {
   const { broker, simulated, advance, call, circuit, state, both } = await calling();
   expect(await call()).toBe('ok');
   const run = simulated.session;
   run?.wedge();
   for (let n = 0; n < threshold; n++) expect(await call()).toBe('outcome_uncertain uncertain');
-  // The breaker bites before the supervisor knows that the run is dead: it is not restarts that hide what fails.
+  // The breaker opens before the supervisor knows that the run is dead: restarts do not hide the failures.
   expect([circuit(), state(), await call()]).toEqual(['open', 'ready', 'circuit_open not_executed']);
   await advance(60_000);
   expect(simulated.session).not.toBe(run);
@@ -87,9 +87,9 @@ test('D-54 a server that dies of every call is parked, although every new run ha
   const outcomes: string[] = [];
   for (let n = 0; n < 40 && state() !== 'parked'; n++) outcomes.push(await call(21_000));
   expect(state()).toBe('parked');
-  // One for each run that it was allowed, and none besides.
+  // One for each allowed run, and no others.
   expect(outcomes.filter((how) => how.startsWith('outcome_uncertain')).length).toBeLessThanOrEqual(4);
-  // A call may wake it; the calls right after that one are refused.
+  // A call may start the server; the calls right after it are refused.
   expect(await call(3_000)).toBe('outcome_uncertain uncertain');
   const before = executed();
   for (let n = 0; n < 5; n++) expect(await call(200)).toBe('server_parked not_executed');

@@ -1,6 +1,6 @@
 /**
- * Ten thousand deaths in fake time leave nothing behind: of a server behind a broker, of workers at the service, and of the connection of one
- * worker. Timers, tables, descriptors and the heap after garbage collection are counted.
+ * Ten thousand deaths in fake time leave nothing behind: of a server behind a broker, of workers at the service, and of the
+ * connection of one worker. Timers, tables, descriptors and the heap after garbage collection are counted.
  */
 import { readdirSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
@@ -18,13 +18,16 @@ import { FakeUpstreams } from '../fakes/fake-upstreams.js';
 import { MemoryCallLog, MemoryRows } from '../fakes/memory-call-log.js';
 import { SimulatedBroker } from './simulated-broker.js';
 
-/** Rounds that are judged. */
+/** The measured rounds. */
 const rounds = 8_000;
-/** By then everything that is made once is made. A whole host takes longer: its heap was seen to grow until round 12,000 and no further. */
+/**
+ * After these rounds everything that is created once exists. A complete host needs more: its heap grew until round 12,000 and no
+ * further.
+ */
 const warmRounds = 6_000;
 const warmHostRounds = 12_000;
 const roundsPerLook = 1_000;
-/** Less than the smallest thing that a round could leave. */
+/** Smaller than the smallest object that a round could leave. */
 const grownBytesPerRoundMax = 50;
 
 setFlagsFromString('--expose-gc');
@@ -73,19 +76,19 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
   let lives = 0;
   const life = async () => {
     const { session } = simulated;
-    // Half of them die with a call under way.
+    // Half of them die during a call.
     const how = broker.call(lives % 2 === 0 ? 'read' : 'write', 30_000);
     if (lives % 4 < 2) Object.assign(simulated, { faultRate: 1, faults: ['crash_sent'] });
     await broker.advance(1_200);
     simulated.mend();
     session?.die('exit');
-    // Until it is there again and no call waits.
+    // Until the server is ready again and no call waits.
     for (let n = 0; n < 100 && (broker.open > 0 || managed.supervisor.snapshot().state !== 'ready'); n++)
       await broker.advance(25_000);
     const outcome = await how;
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
     lives++;
-    // What the simulation writes down is not the host's.
+    // The records of the simulation do not belong to the host.
     host.trace.length = 0;
     simulated.ledger.clear();
   };
@@ -93,7 +96,7 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
   await flat('AC-X3 server', warmHostRounds, life, timers);
   expect([host.wrong, simulated.live, simulated.liveMax]).toEqual([[], 1, 1]);
   expect([rows.rows.size, service.status().running, service.status().waiting]).toEqual([0, 0, 0]);
-  // There was something to see.
+  // The test covered real losses.
   expect(Number(managed.supervisor.snapshot().run)).toBeGreaterThanOrEqual(rounds);
   expect(outcomes.get('outcome_uncertain uncertain')).toBeGreaterThan(rounds / 10);
   expect(outcomes.get('ok')).toBeGreaterThan(rounds / 10);
@@ -125,7 +128,7 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
         return isReading;
       },
     };
-    // As far as it gets: nothing, a hello, its manifest, a call, a call whose reply it does not read.
+    // Each worker gets to another point: nothing, a hello, its manifest, a call, a call whose reply it does not read.
     const far = at % 5;
     if (far >= 1) service.connected(session);
     if (far >= 2) await service.manifest(session);

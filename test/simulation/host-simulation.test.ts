@@ -15,9 +15,9 @@ import { watchUnhandled } from './unhandled.js';
 const seeds = Number(process.env.SEEDS ?? 1_000);
 const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
 
-/** Deadlines that fall close together are ended by one timer. */
+/** One timer ends deadlines that are close together. */
 const slackMs = 20;
-/** A breaker or a parked server asks at most this far apart, chance included. */
+/** The longest wait of a breaker or a parked server between two attempts, including jitter. */
 const longestProbeMs = 360_000;
 
 interface Asked {
@@ -54,7 +54,7 @@ class Simulation {
     for (let i = this.#int(2, 4); i > 0; i--) this.#addServer(`s${i}`);
   }
 
-  /** Returns what was wrong. */
+  /** Returns the faults found. */
   async run(): Promise<readonly string[]> {
     const { host } = this;
     for (let left = this.#int(100, 120); left > 0; left--) await this.#event();
@@ -189,7 +189,7 @@ class Simulation {
     }
   }
 
-  /** Faults are over: whoever is not held down by an operator, or ejected, must come back by itself. */
+  /** The faults have ended: every server that is neither stopped by an operator nor ejected must recover. */
   async #recover(): Promise<void> {
     const { host } = this;
     let last: Asked[] = [];
@@ -248,7 +248,7 @@ class Simulation {
       if (outcomes.length !== 1) wrong.push(`${nonce} has ${outcomes.length} outcomes`);
       if (settledAtMs > deadlineAtMs + slackMs) wrong.push(`${nonce} ended ${settledAtMs - deadlineAtMs} ms late`);
       if (tool === 'write' && runs > 1) wrong.push(`${nonce} ran ${runs} times`);
-      // What several callers share may have run for another of them.
+      // A shared call may have run for another of its callers.
       if (nonce.startsWith('shared')) continue;
       if (outcomes[0] === 'answered' && runs === 0) wrong.push(`${nonce} was answered and never ran`);
       if (execution === 'not_executed' && runs > 0)
@@ -299,7 +299,7 @@ class Simulation {
 
 const takeUnhandled = watchUnhandled(onlySeed !== undefined);
 
-/** The failure names its seed: that is all it takes to see it again. */
+/** The failure names its seed, which is enough to reproduce it. */
 async function simulate(seed: number): Promise<Simulation> {
   const simulation = new Simulation(seed);
   const wrong = [...(await simulation.run()), ...takeUnhandled()];
@@ -327,7 +327,7 @@ test(`${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: each ca
 });
 
 if (onlySeed === undefined)
-  test('the same seed is the same run', async () => {
+  test('the same seed gives the same run', async () => {
     for (let seed = 1; seed <= 20; seed++) {
       expect(hashOf(await simulate(seed)), `seed ${seed}`).toBe(hashOf(await simulate(seed)));
     }

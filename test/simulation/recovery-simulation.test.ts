@@ -13,7 +13,7 @@ const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env
 
 const takeUnhandled = watchUnhandled(onlySeed !== undefined);
 
-/** What was wrong with this seed; nothing, when empty. */
+/** The faults found with this seed, possibly none. */
 async function simulate(
   seed: number,
   hasOperator = false,
@@ -64,7 +64,7 @@ test(
 );
 
 if (onlySeed === undefined)
-  test('W8 the same seed is the same run', async () => {
+  test('W8 the same seed gives the same run', async () => {
     for (let seed = 1; seed <= 10; seed++) {
       const [one, other] = [await simulate(seed), await simulate(seed)];
       expect(hashOf(one.simulation), `seed ${seed}`).toBe(hashOf(other.simulation));
