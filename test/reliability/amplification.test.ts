@@ -1,5 +1,5 @@
 /**
- * Retries multiply: a caller that repeats by itself must not be repeated for. Counted in the ledger of a real server that
+ * Retries multiply: calls of a caller that repeats them itself must not be sent again. Counted in the ledger of a real server that
  * writes each call down and dies of it, the worst a tool that may run twice can meet.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -28,7 +28,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** How often the server has executed the call. */
+/** The number of executions at the server. */
 async function executionsOf(attempt: number): Promise<number> {
   const nonce = `attempt-${attempt}`;
   await host.start('ledger');
@@ -38,7 +38,7 @@ async function executionsOf(attempt: number): Promise<number> {
     .filter((line) => line === nonce).length;
 }
 
-test('K6 amplification: a call is sent again twice at most, and not at all for a caller that has sent it before', async () => {
+test('K6 amplification: a call is sent again at most twice, and never for a caller that has sent it before', async () => {
   expect(await executionsOf(0)).toBe(3);
   for (const attempt of [1, 2, 7]) {
     await host.reload('ledger');

@@ -1,6 +1,6 @@
 /**
- * Everything between a worker and a tool dies at random: servers, hosts, nats-server, connections. Runs and promises are counted from
- * outside.
+ * Everything between a worker and a tool dies at random: servers, hosts, nats-server, connections. Runs and promises are counted
+ * from outside.
  */
 import { describe, expect, test } from 'vitest';
 import { defaultPlan } from '../../src/supervisor/restart-plan.js';
@@ -14,7 +14,7 @@ interface Figures {
   readonly calls: number;
   readonly answered: number;
   readonly denied: number;
-  /** How long after its deadline a call ended, at most. */
+  /** The longest time between the deadline and the end of a call. */
   readonly lateMsMax: number;
   /** One for each server of each host, some time after the last kill. */
   readonly rows: readonly { readonly state: string; readonly nextProbeInMs?: number }[];
@@ -34,7 +34,7 @@ describe.each(engines)(`%s, ${seconds} s of kills`, (engine) => {
     expect(figures.answered).toBeGreaterThan(seconds * 5);
   }, 600_000);
 
-  test('AC-X2 after it every server is ready, rests, or is about to be tried again', () => {
+  test('AC-X2 afterwards every server is ready, idle, or scheduled for a retry', () => {
     expect(figures?.rows.length).toBeGreaterThanOrEqual(3);
     const { probeMsMax, probeJitter } = defaultPlan;
     const isWell = ({ state, nextProbeInMs }: Figures['rows'][number]) =>

@@ -42,7 +42,7 @@ test(`S8 ${deaths} hosts killed under load: 0 servers left by the next start, 0 
     journalsLeft: 0,
   });
   expect(figures.boxedGoneMs.max).toBeLessThan(timeLimitMs(1_000));
-  // There was something to leave behind, and a reason to take others for it.
+  // There were processes to leave behind, and look-alikes to confuse them with.
   expect(Math.min(figures.withServers, figures.withoutWatch, figures.boxedAtDeath)).toBeGreaterThan(0);
   expect(figures.serversAtDeath).toBeGreaterThan(deaths);
   expect(figures.misnamed).toBeGreaterThan(0);

@@ -1,5 +1,5 @@
 /**
- * A host with servers that do not want to go is closed. How long it takes, what is left and what is written last is seen
+ * A host with servers that ignore the stop is closed. The time, the remaining processes and the last write are observed
  * from outside.
  */
 import { expect, test } from 'vitest';

@@ -43,7 +43,7 @@ test(`W6 server-everything is killed and restarted ${kills} times under load: ea
   if (isLongTier) expect(figures).toMatchObject({ resumedTooLate: 0, failedLate: 0 });
   expect(figures.outcomes).not.toHaveProperty('everything.wrong_answer');
   expect(figures.outcomes).not.toHaveProperty('ledger.wrong_answer');
-  // Something ran, and something was in the way.
+  // Calls ran, and some were interrupted.
   expect(figures.executions).toBeGreaterThan(kills);
   expect(figures.writes).toBeGreaterThan(figures.outcomes.ledger?.ok ?? 0);
 });

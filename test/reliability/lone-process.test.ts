@@ -1,5 +1,5 @@
 /**
- * A process whose only business is to wait for its host does not end before it: timers of the host hold nobody, and between
+ * A process that only waits for its host does not end before it: timers of the host keep no process alive, and between
  * two runs of a server there is nothing else.
  */
 import { execFile } from 'node:child_process';

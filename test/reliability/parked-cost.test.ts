@@ -1,5 +1,5 @@
 /**
- * What a server at rest costs a real host, measured in a process of its own whose garbage can be collected on demand.
+ * The cost of a parked server in a real host, measured in a separate process with garbage collection on demand.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * A server that fails every call for a minute, under two hundred calls a second that may all be sent again: how often they
- * are, and how soon all is well after it. The real last stage, budget and supervisor, on a fake clock.
+ * A server fails every call for a minute, under two hundred calls a second that may all be sent again: the number of
+ * retries, and the time until calls succeed afterwards. The real last stage, budget and supervisor, on a fake clock.
  * Without the breaker, which would refuse most of these calls before a retry is even considered.
  */
 
@@ -19,7 +19,7 @@ const everyMs = 5;
 const outageMs = 60_000;
 const recoveryMs = 5_000;
 
-/** Fails call by call, as a server behind a broken proxy does: the connection itself stays. */
+/** Fails each call, like a server behind a broken proxy: the connection itself stays open. */
 class FailingSession {
   readonly closedBy = undefined;
   readonly facts = { era: 'legacy' } as ServerFacts;

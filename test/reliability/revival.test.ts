@@ -1,20 +1,20 @@
 /**
- * How soon a killed server of a real host is back, against the delay its supervisor chose.
+ * The time until a killed server of a real host is ready again, compared with the delay of its supervisor.
  */
 import { expect, test } from 'vitest';
 import { timeLimitMs } from '../tier.js';
 import { runInNamespace } from './in-namespace.js';
 
 const kills = Number(process.env.KILLS ?? 30);
-/** What the host may add to the delay, and then to the server's own start. */
+/** The time that the host may add to the delay, and then to the start of the server. */
 const addedMs = 50;
-/** The instant of a loss is read a little before that of the decision which follows it. */
+/** The time of a loss is read slightly before the time of the following decision. */
 const stampMs = 1;
 
 interface Figures {
   readonly restarts: number;
   readonly firstOfProven: number;
-  /** How far a delay was above its interval, at most. */
+  /** The largest excess of a delay over its interval. */
   readonly aboveIntervalMs: number;
   readonly earliestMs: number;
   readonly spawnLateMs: { readonly p99: number };
@@ -31,7 +31,7 @@ test(`S2 revival after ${kills} kills: no delay below its interval, no spawn bef
   expect(figures.earliestMs).toBeGreaterThanOrEqual(-1);
   expect(figures.restarts).toBeGreaterThan(kills / 2);
   expect(figures.firstOfProven).toBeGreaterThan(0);
-  // The event loop itself may stand still for as long as it was seen to.
+  // The event loop itself may block for as long as measured.
   const allowedMs = addedMs + figures.loopDelayMs.max;
   expect(figures.aboveIntervalMs).toBeLessThanOrEqual(timeLimitMs(stampMs));
   expect(figures.spawnLateMs.p99).toBeLessThanOrEqual(timeLimitMs(allowedMs));

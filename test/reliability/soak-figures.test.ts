@@ -1,4 +1,4 @@
-/** The soak is only as good as its judgement: which errors it lets pass, and what it calls growth. */
+/** The rules of the soak test: which errors it accepts, and which change of a figure counts as growth. */
 import { describe, expect, test } from 'vitest';
 import { Histogram, isExplained, levelsOf, slopeOf } from './soak-figures.mjs';
 
@@ -8,20 +8,20 @@ describe('an error', () => {
     { kind: 'edit', server: 'b', fromMs: 10_000, backMs: 11_000 },
   ];
   test.each([
-    ['of a call that was under way at the kill', 'a', 'outcome_uncertain', 9_900, 10_001, true],
+    ['of a call that was in progress at the kill', 'a', 'outcome_uncertain', 9_900, 10_001, true],
     ['of a call that began while the server was away', 'a', 'connect_failed', 10_500, 10_600, true],
     ['within 2 s of its return', 'a', 'circuit_open', 13_000, 13_001, true],
     ['later than 2 s after its return', 'a', 'circuit_open', 13_001, 13_002, false],
     ['that ended before the kill', 'a', 'outcome_uncertain', 9_000, 9_999, false],
-    ['of a code that no kill leads to', 'a', 'timeout', 10_500, 10_600, false],
+    ['of a code that no kill causes', 'a', 'timeout', 10_500, 10_600, false],
     ['of another server', 'c', 'connect_failed', 10_500, 10_600, false],
     ['of a call that waited for an edited server', 'b', 'reconnecting', 10_500, 10_600, true],
-    ['of a code that no edit leads to', 'b', 'outcome_uncertain', 10_500, 10_600, false],
+    ['of a code that no edit causes', 'b', 'outcome_uncertain', 10_500, 10_600, false],
   ])('%s', (_what, server, code, beganMs, endedMs, expected) => {
     expect(isExplained({ server, code, beganMs, endedMs }, disturbances)).toBe(expected);
   });
 
-  test('of a server that never came back is explained to the end', () => {
+  test('of a server that never returned is explained until the end', () => {
     const away = [{ kind: 'kill', server: 'a', fromMs: 10_000, backMs: Infinity }];
     expect(isExplained({ server: 'a', code: 'connect_failed', beganMs: 1e9, endedMs: 1e9 }, away)).toBe(true);
   });
