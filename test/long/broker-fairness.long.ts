@@ -1,6 +1,6 @@
 /**
- * K8 as rates: nine workers at their own pace, with one that floods beside them and without. Workers that begin their next call at once are
- * printed only: other load of this machine slows them down too.
+ * K8 as rates: nine workers at their own pace, with one that floods beside them and without. Workers that begin their next call at
+ * once are printed only: other load of this machine slows them down too.
  */
 import { expect, test } from 'vitest';
 import { runInNamespace } from '../reliability/in-namespace.js';
@@ -29,7 +29,7 @@ test('K8 one worker floods: each of nine others keeps nine tenths of its rate', 
   expect(flooded.floodPerSecond).toBeGreaterThan(flooded.perSecond);
 });
 
-test('K8 the same without a limit of bytes: no call fails, and what each keeps is printed', async () => {
+test('K8 the same without a limit of bytes: no call fails, and the rate of each is printed', async () => {
   const figures = await figuresOf('unbounded');
   expect(figures).toMatchObject({ failures: 0, exit: 0 });
   expect(figures.paced.flooded.floodPerSecond).toBeGreaterThan(figures.paced.flooded.perSecond);

@@ -33,7 +33,7 @@ interface Figures {
   readonly change: { readonly cpuMs: number; readonly stallMs: number };
 }
 
-test('a call costs the same whatever else is there, and a changed list costs at most 50 ms for 1,000 keys', async () => {
+test('a call costs the same with any number of other servers and clients, and a changed list costs at most 50 ms for 1,000 keys', async () => {
   const load = loadavg()[0]?.toFixed(1);
   const { stdout } = await promisify(execFile)(process.execPath, [driver]);
   const { cells, change } = JSON.parse(stdout) as Figures;

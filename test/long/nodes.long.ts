@@ -1,6 +1,7 @@
 /**
- * Hostler on every supported Node: it starts, lists, calls, and starts again with the code that the first start compiled. Node 22 and 24
- * come from the npm packages that hold their binaries, from the registry that npm is set up with; Node 20 is the one that runs this.
+ * Hostler on every supported Node: it starts, lists, calls, and starts again with the code that the first start compiled. Node 22
+ * and 24 come from the npm packages that hold their binaries, from the registry that npm is set up with; Node 20 is the one that
+ * runs this.
  */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -36,7 +37,7 @@ describe.each([20, 22, 24])('Node %i', (major) => {
       const place = new Workplace(node);
       try {
         place.configure({ mcpServers: { fixture: fixtureEntry() } });
-        // The second start reads the code that the first compiled.
+        // The second start reads the code that the first start compiled.
         for (let starts = 1; starts <= 2; starts++) {
           const up = place.up();
           await up.ready();

@@ -1,5 +1,5 @@
 /**
- * The package as others get it: packed from a fresh clone, installed into an empty folder, run from the command line, imported,
+ * The package as users get it: packed from a fresh clone, installed into an empty folder, run from the command line, imported,
  * required, and bundled by other people's bundlers. Each program embeds a host with a stdio and an HTTP server and calls both.
  * Packages are installed from the registry that npm is set up with.
  */
@@ -17,10 +17,10 @@ const run = promisify(execFile);
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-packed-'));
 const clone = path.join(folder, 'clone');
 const app = path.join(folder, 'app');
-/** Where bundles run: of all packages only the one that is documented as external is there. */
+/** The folder in which bundles run: it has only the package that is documented as external. */
 const alone = path.join(folder, 'alone');
 let remote: RunningFixture;
-/** What the programs are told. */
+/** The input of the programs. */
 let task = '';
 
 /** For ES modules and CommonJS alike: the import is put in front. */
@@ -93,7 +93,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test('E20 the tarball of a fresh clone holds the build', () => {
+test('E20 the tarball of a fresh clone contains the build', () => {
   const installed = path.join(app, 'node_modules/hostler');
   for (const file of ['dist/index.js', 'dist/index.d.ts', 'dist/cli/main.cjs', 'dist/lib/LICENSES.txt'])
     expect([file, existsSync(path.join(installed, file))]).toEqual([file, true]);
@@ -180,7 +180,7 @@ test('E20 its types are found by programs of both kinds', async () => {
   await run(process.execPath, [bin('tsc'), ...options, ...types, 'typed.mts', 'typed.cts'], { cwd: app });
 });
 
-test('E20 to import it costs little', async () => {
+test('E20 importing it costs little CPU', async () => {
   const measure = `const before = process.cpuUsage(); import('hostler').then(() => {
     const { user, system } = process.cpuUsage(before); console.log((user + system) / 1000); });`;
   const costs: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * Do the tests test? Each planted bug is made in a copy of the project, and the tests that claim to hold it must go red
- * there; without any bug they are green, or red would prove nothing.
+ * Do the tests detect bugs? Each planted bug is applied to a copy of the project, and the tests that it names must fail
+ * there; without a bug they must pass, otherwise a failure would prove nothing.
  */
 import { execFile } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -43,7 +43,7 @@ function runTests(files: readonly string[]): Promise<Report> {
   });
 }
 
-/** Returns what takes it out again. */
+/** Returns a function that removes the bug. */
 function plant({ edits }: PlantedBug): () => void {
   const originals = new Map(edits.map(({ file }) => [file, readFileSync(path.join(copy, file), 'utf8')]));
   for (const { file, find, replace } of edits) {
@@ -59,7 +59,7 @@ function plant({ edits }: PlantedBug): () => void {
   };
 }
 
-test('without a bug all of these tests are green', async () => {
+test('without a bug all of these tests pass', async () => {
   const files = [...new Set(plantedBugs.flatMap(({ tests }) => tests))];
   const { numFailedTests, numPassedTests } = await runTests(files);
   expect(numFailedTests).toBe(0);
@@ -74,7 +74,7 @@ test.each(plantedBugs)('planted: $name', async (bug) => {
       assertionResults.flatMap(({ status, fullName }) => (status === 'failed' ? [fullName] : [])),
     );
     console.log(`${bug.name}: ${red.length} red, ${numPassedTests} green; first: ${red[0]}`);
-    // Tests that could not even be loaded prove nothing: some must have run and been judged.
+    // Tests that could not be loaded prove nothing: some must have run.
     expect(red.length).toBeGreaterThan(0);
     expect(numPassedTests).toBeGreaterThan(0);
   } finally {

@@ -9,12 +9,12 @@ import { type Admission, Breaker, defaultBreakerPlan, type Ticket } from '../../
 const callers = 10_000;
 const rounds = Number(process.env.ROUNDS ?? 1_000);
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
-/** Nobody queues behind the trial: whoever is refused knows it within this … */
+/** No call queues behind the trial: a refused caller is answered within this time … */
 const refusedWithinMs = 5;
-/** … but for one in so many, to whom the machine's other users may happen. */
+/** … except for one in this many, because of other load of the machine. */
 const refusalsPerSlow = 10_000;
 
-/** How a trial ends; `silence` is one that never does. */
+/** How a trial ends; with `silence` it never ends. */
 const ends = ['success', 'failure', 'nothing said', 'silence'] as const;
 
 test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} rounds`, () => {
@@ -69,7 +69,7 @@ test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} ro
       // Its place is free again at once: the next crowd comes for it.
       expect(breaker.circuit(nowMs)).toBe('half_open');
     } else {
-      // It holds the others back for a while, and is not ended by the breaker: two more are admitted, and fail.
+      // It delays the others for a while, and the breaker does not end it: two more are admitted, and fail.
       const moreAtMs = breaker.opensAgainAtMs(nowMs) as number;
       expect(breaker.admit(moreAtMs - 1).admitted).toBe(false);
       nowMs = moreAtMs;
@@ -78,7 +78,7 @@ test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} ro
       );
       expect(more).toHaveLength(2);
       breaker.failed(more[0] as Ticket, nowMs, 'timeout');
-      // What the first one says after that changes nothing.
+      // A later outcome of the first trial changes nothing.
       breaker.succeeded(trial);
     }
     expect(breaker.circuit(nowMs)).not.toBe('closed');

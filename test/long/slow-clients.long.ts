@@ -20,7 +20,7 @@ const lateMsMax = 1_000 + 2_000;
 interface SlowKind {
   readonly sockets: number;
   readonly begins: string;
-  /** Until it is cut off. */
+  /** Resolves when the connection is cut. */
   readonly limitMs: number;
 }
 
@@ -28,7 +28,7 @@ interface Attack {
   readonly pid: number;
   readonly port: number;
   readonly kinds: Readonly<Record<string, SlowKind>>;
-  /** Whether its answer is right. */
+  /** Whether the answer is correct. */
   readonly call: () => Promise<boolean>;
 }
 
@@ -100,7 +100,7 @@ class SlowClients {
 }
 
 async function endure(name: string, attack: Attack): Promise<void> {
-  // As long as it takes for its own memory to have stopped growing, with nobody slow about.
+  // Without slow clients, until the memory has stopped growing.
   await honest(attack, 40_000);
   const before = await honest(attack, 20_000);
   const rssMiB = Math.max(before.maxMiB, residentMiB(attack.pid));
@@ -120,7 +120,7 @@ async function endure(name: string, attack: Attack): Promise<void> {
   };
   console.log('F5', name, JSON.stringify(figures));
   for (const { sockets, limitMs, closed, minMs, maxMs } of held) {
-    // Each came back as often as its limit lets it within the time, and none sooner.
+    // Each returned as often as its limit allows within the time, and none sooner.
     expect(closed).toBeGreaterThanOrEqual(sockets * Math.floor(lastsMs / (limitMs + lateMsMax)));
     expect(minMs).toBeGreaterThanOrEqual(limitMs - 100);
     expect(maxMs).toBeLessThanOrEqual(limitMs + lateMsMax);
@@ -130,7 +130,7 @@ async function endure(name: string, attack: Attack): Promise<void> {
   expect(figures.grewMiB).toBeLessThanOrEqual(32);
 }
 
-test('F5 1,000 sockets that drip over HTTP are closed by the limits, honest callers hardly notice, and little memory is held', async () => {
+test('F5 1,000 slow sockets over HTTP are closed by the limits, with almost no effect on normal callers and memory', async () => {
   const attacked = new Attacked();
   onTestFinished(() => attacked.remove());
   await attacked.up({ mcpServers: { open: attacked.stdioServer('open', 'modern') } });
@@ -153,7 +153,7 @@ test('F5 1,000 sockets that drip over HTTP are closed by the limits, honest call
   });
 });
 
-test('F5 1,000 sockets that drip at the broker are closed by the limits, honest workers hardly notice, and little memory is held', async () => {
+test('F5 1,000 slow sockets at the broker are closed by the limits, with almost no effect on normal workers and memory', async () => {
   const place = new BrokerPlace();
   onTestFinished(() => place.remove());
   const key = newKey();
@@ -173,7 +173,7 @@ test('F5 1,000 sockets that drip at the broker are closed by the limits, honest 
     ...{ pid, port: Number(port) },
     kinds: {
       header: { sockets: 800, begins: head, limitMs: 5_000 },
-      // More of them than are let in before they say who they are would be turned away at once.
+      // More sockets than may connect without a hello would be refused at once.
       hello: { sockets: 200, begins: upgrade, limitMs: 5_000 },
     },
     call: async () => {

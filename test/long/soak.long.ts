@@ -1,7 +1,7 @@
 /**
- * W18 Days of ordinary trouble in 25 minutes: a `hostler up` of its own under 500 calls a second, while servers die, lists change, the
- * configuration is edited and clients come and go. `MINUTES` shortens it, `RATE` calls less often; memory is judged when there are at least ten minutes
- * to judge it by.
+ * W18 Days of ordinary trouble in 25 minutes: a `hostler up` of its own under 500 calls a second, while servers die, lists change,
+ * the configuration is edited and clients come and go. `MINUTES` shortens it, `RATE` calls less often; memory is judged when there
+ * are at least ten minutes to judge it by.
  */
 import { expect, test } from 'vitest';
 import { runInNamespace } from '../reliability/in-namespace.js';
@@ -45,7 +45,7 @@ test(`W18 ${minutes} minutes of kills, edits and clients that come and go: every
     ...{ unsettled: 0, shed: 0, unexplained: 0, openFailures: {}, notBack: [] },
     ...{ problems: [], processesLeft: 0, exitCode: 0 },
   });
-  // Something was called, and all that was to happen happened.
+  // Calls were made, and all planned events happened.
   expect(figures.callsPerSecond).toBeGreaterThanOrEqual(callsPerSecond * 0.99);
   expect(figures.ok).toBeGreaterThan(figures.calls * 0.95);
   expect(figures.kills).toBeGreaterThanOrEqual(minutes * 6 - 2);

@@ -9,7 +9,7 @@ import { Peer } from '../../src/wire/peer.js';
 
 const script = path.join(fileURLToPath(new URL('../fakes', import.meta.url)), 'stdio-flood.pl');
 
-/** Calls one after the other until the server says that its other part is done. */
+/** Calls one after another until the server reports the end of its other part. */
 async function callsDuring(code: string) {
   const children = new ChildProcesses({ clock: systemClock, ambient: process.env });
   const channel = await openStdio(

@@ -1,6 +1,6 @@
 /**
- * E7 for a user without privileges: the tests of the sandbox, of what is left of its processes and of the real servers, run as `nobody` when
- * this is root. bubblewrap then works through a user namespace. The repository must be readable by everybody.
+ * E7 for a user without privileges: the tests of the sandbox, of what is left of its processes and of the real servers, run as
+ * `nobody` when this is root. bubblewrap then works through a user namespace. The repository must be readable by everybody.
  */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
@@ -15,7 +15,7 @@ const files = ['process/sandbox', 'process/wrappers', 'contract/real-servers'];
 test('E7 the sandbox holds for a user without privileges', () => {
   const parent = path.join(root, '.vitest');
   mkdirSync(parent, { recursive: true });
-  // Everything that the other user writes goes here.
+  // All files of the other user are written here.
   const folder = mkdtempSync(path.join(parent, 'nobody-'));
   try {
     chmodSync(parent, 0o755);
