@@ -21,9 +21,6 @@ export function namesIn(key: string): string[] {
   return names;
 }
 
-/** Joins a name and a role. A missing role differs from every role, even one with the name `undefined`. */
-export const roleKey = (name: string, role: string | undefined): string =>
-  role === undefined ? compositeKey(name) : compositeKey(name, role);
-
-/** Identity of the caller. It includes the role, because another role may see other things. */
-export const principalKey = ({ id, role }: Principal): string => roleKey(id, role);
+/** Identity of the caller. It includes the role, because another role may see other things. No role differs from every role. */
+export const principalKey = ({ id, role }: Principal): string =>
+  role === undefined ? compositeKey(id) : compositeKey(id, role);
