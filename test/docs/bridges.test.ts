@@ -1,4 +1,4 @@
-/** The limits that docs/bridges.md states are those in force. */
+/** The limits in docs/bridges.md equal those of the code. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { inputRequestsMax, inputRequiredBytesMax } from '../../src/gateway/bridge/input-required.js';
@@ -19,7 +19,7 @@ const text = readFileSync(new URL('../../docs/bridges.md', import.meta.url), 'ut
 const MiB = 1024 * 1024;
 const minuteMs = 60_000;
 
-/** The right cell of the row, of the table of limits, whose left cell begins so. */
+/** The right cell of the row in the table of limits whose left cell begins with this text. */
 const limit = (start: string): string => {
   const row = text.split('\n').find((line) => line.startsWith(`| ${start}`));
   return row?.split('|')[2]?.trim() ?? '';
@@ -47,11 +47,11 @@ test.each([
   expect(limit(start)).toBe(words);
 });
 
-test('a request counts as waiting for as long as is said', () => {
+test('a request counts as waiting for the stated time', () => {
   expect(text).toContain(`open for more than ${askTogetherMs} ms`);
 });
 
-test('a sealed state is good for as long as is said', () => {
+test('a sealed state is valid for the stated time', () => {
   expect(stateLifeMs).toBe(10 * minuteMs);
   expect(text).toContain('good for ten minutes');
 });

@@ -1,5 +1,5 @@
 /**
- * docs/configuration.md lists every key the parser takes, with the default it fills in, and nothing else.
+ * docs/configuration.md lists exactly the keys that the parser accepts, each with its default.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -43,7 +43,7 @@ test('the top level', () => {
   const parse = (config: unknown) => parseHostConfig(config, (problem) => told.push(problem));
   for (const [key, value] of documented)
     expect(parse(value === 'none' ? {} : { [key]: JSON.parse(value) }), key).toEqual(parse({}));
-  // What has no default is told apart from every value it could have been given.
+  // A key without a default differs from every possible default.
   expect([parse({}).roles, parse({}).unlistedRole, told]).toEqual([undefined, undefined, []]);
 });
 
@@ -84,12 +84,12 @@ test('the broker', () => {
   expect(tableOf('Broker')).toEqual(new Map(keysOf(brokerEntry, 'broker.')));
 });
 
-test('keys, and where and how much', () => {
+test('keys, addresses and limits', () => {
   expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry, 'keys.<name>.')));
   expect(tableOf('Listen and log')).toEqual(new Map([...keysOf(listenEntry, 'listen.'), ...keysOf(logEntry, 'log.')]));
 });
 
-test('the example is taken without a complaint', () => {
+test('the example is accepted without a remark', () => {
   const told: unknown[] = [];
   const [, example = ''] = /^```json\n([\s\S]*?)^```/m.exec(page) ?? [];
   const { mcpServers, roles, groups } = parseHostConfig(JSON.parse(example), (problem) => told.push(problem));

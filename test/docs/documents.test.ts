@@ -1,5 +1,5 @@
 /**
- * What the documents tell people to type is typed here, and what they link to is there.
+ * Runs the commands and programs of the documents, and checks that their links lead to files.
  */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -38,7 +38,7 @@ const commands = documents.flatMap(({ name, text }) =>
 );
 
 describe('every command in the documents', () => {
-  test('is of a kind that is checked here', () => {
+  test('is of a kind that this test checks', () => {
     expect(commands.length).toBeGreaterThan(3);
     expect(commands.filter(({ command }) => !/^(npm (start|test|run)|hostler )/.test(command))).toEqual([]);
   });
@@ -99,7 +99,7 @@ test('E23 the program of docs/embedding.md that attaches servers runs as it stan
   }
 });
 
-/** An empty file is a promise, not a document. */
+/** An empty file counts as missing. */
 const leadsSomewhere = (file: string) => existsSync(file) && statSync(file).size > 0;
 
 test('every link within the project leads somewhere', () => {

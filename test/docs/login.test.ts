@@ -36,7 +36,7 @@ afterAll(async () => {
   await hostile.close();
 });
 
-/** The addresses of the page are examples; the servers of the test take their place. */
+/** The addresses of the page are examples; the servers of the test replace them. */
 function use(config: Record<string, unknown>, port: number): void {
   const text = JSON.stringify({ ...config, listen: { port: 0 } })
     .replace(/https:\/\/(docs|code|jobs)\.example\/mcp/g, hostile.rs.url)
@@ -55,7 +55,7 @@ const run = (words: readonly string[], paste = false): Promise<Ended> => {
   });
 };
 
-test('docs/login.md takes a person from "needs login" to "ready", with each command of it', async () => {
+test('the commands of docs/login.md lead from "needs login" to "ready"', async () => {
   const port = await freePort();
   const byItself = chapter('A server that registers clients by itself');
   use(byItself.configs[0] ?? {}, port);

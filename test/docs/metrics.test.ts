@@ -5,7 +5,7 @@ import { metricTable } from '../../src/gateway/metrics/metric-table.js';
 
 const page = readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
 
-test('the page and the table are in step', () => {
+test('the page and the table agree', () => {
   const rows = [...page.matchAll(/^\| `(\w+)` +\| (counter|gauge|histogram) +\| ([^|]*)\|/gm)];
   const documented = rows.map(([, name, type, labels]) => ({
     name,

@@ -1,4 +1,4 @@
-/** The pages for people say what is true: the environment of servers, the files of clients, the install command. */
+/** The user pages are correct: the environment of servers, the files of clients, the install command. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -18,7 +18,7 @@ test('docs/servers.md lists the variables that a server gets, and no others', ()
   expect([...new Set(names)].sort()).toEqual([...new Set([...given, 'XDG_*', 'HOSTLER_RUN'])].sort());
 });
 
-test('docs/clients.md names the files that hostler alone looks for', () => {
+test('docs/clients.md names the files that `hostler` without arguments looks for', () => {
   const page = read('docs/clients.md');
   const home = clientFiles({ HOME: '/srv/ann' }, 'linux').filter(({ client }) =>
     /Cursor|Windsurf|Zed|Cline/.test(client),

@@ -1,4 +1,4 @@
-/** What the README shows of the first start is what a person sees. */
+/** The first start in the README equals the real screen. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { firstScreen } from '../../src/cli/output/first-screen.js';
@@ -8,7 +8,7 @@ import type { StatusRow } from '../../src/host/status.js';
 
 const page = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
 
-/** As they are a moment after the first start: two have told their tools. */
+/** The servers shortly after the first start: the tools of two are known. */
 const rows = (['everything', 'filesystem', 'memory', 'thinking'] as const).map(
   (name, i) =>
     ({

@@ -1,5 +1,5 @@
 /**
- * The diagram in docs/recovery.md is what the machine does, not what somebody remembers. `UPDATE=1` writes it anew.
+ * The diagram in docs/recovery.md is generated from the state machine. `UPDATE=1` writes it again.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -11,7 +11,7 @@ const all = [
   ...transitions({ onExhausted: 'eject' }).filter(({ from, to }) => from === 'ejected' || to === 'ejected'),
 ];
 
-test('the diagram of states is the machine’s own', () => {
+test('the diagram of states equals the state machine', () => {
   const text = readFileSync(file, 'utf8');
   const drawn = diagram(all);
   if (process.env.UPDATE) writeFileSync(file, text.replace(/```mermaid[\s\S]*?```/, drawn));

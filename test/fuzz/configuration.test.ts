@@ -77,7 +77,7 @@ function readWhole(config: unknown) {
   return { ...settings, keys: parseKeys(keys, () => {}) };
 }
 
-/** What every reading must leave of the entries that were not changed. */
+/** The expected state of the unchanged entries after every read. */
 function expectOthers(config: unknown): void {
   const { roles, budgets, groups, keys, mcpServers } = readWhole(config);
   const kept = [
@@ -118,7 +118,7 @@ async function expectRows(host: Host): Promise<void> {
   }
 }
 
-/** Nothing, or a HostError that refuses the whole. Anything else is thrown. */
+/** Returns undefined, or a HostError that refuses the whole configuration. Any other error is thrown. */
 async function refusalOf(run: () => Promise<void> | void): Promise<HostError | undefined> {
   try {
     await run();

@@ -1,9 +1,9 @@
-/** Measures real time, and so stands apart from the unit tests of the parser. */
+/** Measures real time, so it is separate from the unit tests of the parser. */
 import { expect, test } from 'vitest';
 import { SseParser } from '../../src/transports/http/sse-parser.js';
 import { timeLimitMs } from '../tier.js';
 
-test('single bytes cost the same however much is waiting', () => {
+test('a single byte costs the same for any amount of buffered data', () => {
   const parser = new SseParser(
     1e9,
     () => {},
@@ -12,7 +12,7 @@ test('single bytes cost the same however much is waiting', () => {
   parser.push(Buffer.from('data: '));
   const byte = Buffer.from('a');
   const startMs = performance.now();
-  // Copying what waits with each of them would move 1.3 TB.
+  // Copying the buffer for each byte would move 1.3 TB.
   for (let i = 0; i < 1_600_000; i++) parser.push(byte);
   expect(performance.now() - startMs).toBeLessThan(timeLimitMs(1_000));
 });
