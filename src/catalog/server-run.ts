@@ -127,7 +127,7 @@ export class ServerRun {
   }
 
   /**
-   * A legacy server lost the session and has a new one. It may be another release now, so everything is learnt again: facts, all
+   * A legacy server lost the session and has a new one. It may now be another release, so everything is read again: facts, all
    * lists (with change notifications or not) and subscriptions. The returned function gives a promise until the tools were read or
    * could not be read: no tool is called before, so that a changed tool is compared with its pin first.
    */

@@ -175,7 +175,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     beginToolRead: (name) => listOperations.beginToolRead(name),
     forgetAnswers: (name) => listOperations.drop(name),
     onToolsFailed: (name, error) => {
-      // The server can be called all the same.
+      // Calls to the server are still possible.
       servers.find(name)?.toolsFailed(error);
       onProblem(error);
     },

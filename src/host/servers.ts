@@ -25,7 +25,7 @@ interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
-  /** Drops what is in memory for the name. `gone`: the server that has lost it; `isSame`: its successor has the same origin. */
+  /** Drops the data in memory for the name. `gone`: the server that had the name; `isSame`: its successor has the same origin. */
   readonly forget: (server: string, gone: ManagedServer | undefined, isSame: boolean) => void;
   /** Called when a server has taken the name; `before` is the replaced one. */
   readonly restore: (managed: ManagedServer, before: ManagedServer | undefined) => void;

@@ -67,7 +67,7 @@ export interface StatusRow {
   readonly lastSuccessAt: string | undefined;
   readonly lastSuccessAgoMs: number | undefined;
   readonly tools: number;
-  /** Why its tools could not be read the last time. It can be called all the same. */
+  /** Why its tools could not be read the last time. Calls to the server are still possible. */
   readonly toolsError: string | undefined;
   /** Why its entry in the configuration was refused; such a server is disabled. */
   readonly problem: { readonly message: string; readonly hint: string | undefined } | undefined;

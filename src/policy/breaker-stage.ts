@@ -137,7 +137,7 @@ function checkTrial(
     if (!isPassed) breaker.checkFailed(ticket, clock.nowMs(), result);
     if (isWaiting) end(isPassed ? undefined : refusal());
   });
-  // An aborted signal emits no event. The check goes on without this caller.
+  // An aborted signal emits no event. The check continues without this caller.
   if (signal?.aborted) return onAbort();
   const refusal = (): HostError => {
     const nowMs = clock.nowMs();

@@ -1,6 +1,6 @@
 /**
- * A tool that waits for approval, as people compare it: the changed fields, those with the largest effect first, each with
- * what a reader may overlook.
+ * A tool that waits for approval, prepared for a review: the changed fields, those with the largest effect first, each with its
+ * invisible characters and added instructions.
  * Not here: the comparison itself (wording.ts), approving (pins.ts).
  */
 import { unseenCharacters } from '../kernel/terminal-text.js';

@@ -130,7 +130,7 @@ export function charged(before: Ledger, wasProven: boolean, reason: Reason, cont
   return exhausted ? park(ledger, reason, context) : [ledger, retry(ledger, wasProven, reason, context)];
 }
 
-/** A failure of the whole host: no restart is charged, but the delay grows all the same. */
+/** A failure of the whole host: no restart is charged, but the delay still grows. */
 export function unchargedRetry(
   before: Ledger,
   wasProven: boolean,

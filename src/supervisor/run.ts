@@ -19,7 +19,7 @@ interface RunListener<C> {
   failed(error: HostError): void;
   lost(error: HostError): void;
   closed(): void;
-  /** Closing failed; the connection counts as closed all the same. */
+  /** Closing failed; the connection still counts as closed. */
   closeFailed(error: unknown): void;
 }
 

@@ -3,7 +3,7 @@
  * Not here: the choice of a safe time to emit (supervisor.ts).
  *
  * Invariants: an event has the time at which it happened, not at which it is emitted. Events that a listener causes are emitted
- * after the current one, to all listeners. A server at rest has no queue in memory.
+ * after the current one, to all listeners. An idle server has no queue in memory.
  */
 import type { Emitter } from '../kernel/emitter.js';
 import type { Freeze } from './correlated-failures.js';

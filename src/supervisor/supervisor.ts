@@ -286,7 +286,7 @@ export class Supervisor<C extends Connection> {
     }
   }
 
-  /** The closure captures only the supervisor, because thousands of servers at rest may have one. */
+  /** The closure captures only the supervisor, because thousands of idle servers may have one. */
   #arm(atMs: number): void {
     this.#cancelTimer = this.#clock.at(atMs, () => {
       this.#cancelTimer = undefined;
@@ -322,7 +322,7 @@ export class Supervisor<C extends Connection> {
     if (before.kind === after.kind) return;
     if (after.kind !== 'suspect') this.#check?.end();
     if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
-    // An ended run is dropped: a server at rest should cost little memory.
+    // An ended run is dropped, so that an idle server needs little memory.
     if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
     if (isAtRest(after.kind) && this.#lastError) {
       this.#lastError = { error: withoutStack(this.#lastError.error), atMs: this.#lastError.atMs };

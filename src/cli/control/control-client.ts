@@ -80,7 +80,7 @@ export async function fetchRunningFacts(
   try {
     client = await connectControl(file);
   } catch (error) {
-    // A host whose queue is full, or that this process may not reach, runs all the same.
+    // A host whose queue is full, or that this process may not reach, still runs.
     return isHostError(error) && absentCodes.has(error.details.reason ?? '') ? undefined : {};
   }
   const answer = client.request('version').catch(() => undefined);

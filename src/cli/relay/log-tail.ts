@@ -1,4 +1,4 @@
-/** Reads what is added to the log of a host, line by line, also after the log was rotated. */
+/** Reads new lines of the log of a host, also after the log was rotated. */
 import { closeSync, type FSWatcher, openSync, readSync, statSync, watch } from 'node:fs';
 
 const chunkBytes = 64 * 1024;

@@ -1,6 +1,6 @@
 /**
- * What a relay must know to replace a lost host: the open requests of its client, the questions of the host, and what the client told
- * its legacy session.
+ * The data that a relay needs to replace a lost host: the open requests of its client, the questions of the host, and the messages
+ * that set up or changed its legacy session.
  * Not here: the connection (relay-state.ts), reading and writing (relay.ts).
  * Invariants:
  * - Lines are noted and never changed. A `tools/call` that was handed over is answered once, and never sent again.

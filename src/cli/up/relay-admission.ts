@@ -1,5 +1,5 @@
 /**
- * Decides which relays a host takes, and what it adopts from them.
+ * Decides which relays a host accepts, and which variables it adopts from them.
  * Not here: the socket (relay-socket.ts).
  * Invariants: values of variables appear in no note. A variable of the host never changes; a missing one may be added, if the
  * configuration names it.

@@ -110,7 +110,7 @@ class Run {
   #isServing = false;
   #isEditRefused = false;
   #isEnding = false;
-  /** Reason that connected relays are told. */
+  /** The reason that connected relays receive. */
   endReason: EndReason = 'down';
 
   constructor(options: UpOptions, loadServeWorkers: LoadServeWorkers, signals: Signals, alone: string | undefined) {

@@ -1,5 +1,5 @@
 /**
- * The block at the bottom of the terminal of `hostler up`: servers while their tools are learnt, then a summary. It is redrawn when
+ * The block at the bottom of the terminal of `hostler up`: servers while their tools are read, then a summary. It is redrawn when
  * it changes, and log lines are printed above it.
  * Not here: the text (output/first-screen.ts), moving the cursor (output/live-block.ts).
  * Invariant: before `begin` and after `end`, lines go to stderr unchanged.

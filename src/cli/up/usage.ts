@@ -1,4 +1,4 @@
-/** What uses a host now: decides when a host that a relay started ends by itself, or gives way to a newer version. */
+/** The current users of a host: decides when a host that a relay started ends by itself, or is replaced by a newer version. */
 import type { ServedWorkers } from '../../broker/serve-workers.js';
 import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';

@@ -27,7 +27,7 @@ export interface ServerEra extends EraRules {
   readonly hasListenStream: boolean;
   /** Servers of this era may support HTTP+SSE only. */
   readonly hasHttpSse: boolean;
-  /** HTTP: sends requests, and finds out what a refusal means. */
+  /** HTTP: sends requests, and determines the meaning of a refusal. */
   newHttpSession(owner: HttpSessionOwner): HttpSession;
   /** Present if `mirrorsRequests`. */
   newMirror?(): RequestMirror;
