@@ -1,6 +1,6 @@
 /**
- * Clients that others wrote, through `hostler up`, with servers that others wrote behind it: each does all that it can, at the
- * endpoint of one server and at the one of all.
+ * Third-party clients of `hostler up`, with third-party servers behind it: each uses all its abilities, at the endpoint of one
+ * server and at the endpoint of all servers.
  * Not here: the clients (outside-clients.ts).
  */
 import { readFileSync } from 'node:fs';
