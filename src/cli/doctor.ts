@@ -12,7 +12,7 @@ import { readConfigFile } from '../config/config-file.js';
 import { callsFolder } from '../config/folders.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type KeyEntry, parseKeys } from '../config/keys.js';
-import { type ListenSettings, listenEntry, portDefault } from '../config/listen-settings.js';
+import { listenEntry } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
 import { isLoopback } from '../config/values.js';
@@ -38,7 +38,7 @@ import { noteOf } from './output/status-table.js';
 import { type Line, type Style, span } from './output/styled.js';
 import { notTrusted } from './trust/ask-trust.js';
 import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
-import { rememberedPort } from './up/port.js';
+import { hasPort, rememberedPort } from './up/port.js';
 
 type FindConfig = () => ConfigLocation;
 
@@ -146,7 +146,7 @@ async function examine(
   findings.push(...setAsideFindings(dataDir));
   if (settings?.broker) findings.push(...brokerFindings(settings, config));
   const running = await socketFinding(dataDir, findings);
-  if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({}), rememberedPort(dataDir)));
+  if (!running) findings.push(await portFinding(settings, rememberedPort(dataDir)));
   return findings;
 }
 
@@ -158,7 +158,10 @@ function nodeFinding(version: string): Finding {
   return { check: 'node', level: 'broken', what: `version ${version} is too old`, hint };
 }
 
-function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
+/** `isPortChosen`: the configuration names a port, so `hostler up` uses no other. */
+type Examined = HostSettings & { readonly isPortChosen: boolean };
+
+function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Finding[]): Examined | undefined {
   let locate = (error: HostError): HostError => error;
   const broken = (error: HostError): void => {
     const { message: what, hint } = locate(error);
@@ -178,7 +181,7 @@ function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Fi
       const what = `${file}: ${counted(settings.mcpServers.size, 'server')}`;
       findings.push({ check: 'configuration', level: 'ok', what });
     }
-    return settings;
+    return { ...settings, isPortChosen: hasPort(value as object) };
   } catch (error) {
     if (!isHostError(error)) throw error;
     for (const fault of faultsOf(error)) broken(fault);
@@ -358,16 +361,18 @@ async function socketFinding(dataDir: string, findings: Finding[]): Promise<bool
   }
 }
 
-async function portFinding({ host, port: wanted }: ListenSettings, remembered?: number): Promise<Finding> {
+async function portFinding(settings: Examined | undefined, remembered: number | undefined): Promise<Finding> {
   const check = 'port';
-  const port = wanted === portDefault ? (remembered ?? wanted) : wanted;
+  const { host, port: wanted } = settings?.listen ?? listenEntry.parse({});
+  const isChosen = settings?.isPortChosen === true;
+  const port = isChosen ? wanted : (remembered ?? wanted);
   const code = await new Promise<string | undefined>((resolve) => {
     const server = createServer();
     server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'));
     server.listen(port, host, () => server.close(() => resolve(undefined)));
   });
   if (code === undefined) return { check, level: 'ok', what: `${port} of ${host} is free` };
-  if (code === 'EADDRINUSE' && wanted === portDefault)
+  if (code === 'EADDRINUSE' && !isChosen)
     return { check, level: 'note', what: `${port} of ${host} is already in use; hostler up takes a free one` };
   if (code === 'EADDRINUSE') {
     const hint = 'stop the other program, or use any free port with hostler up --port 0';

@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { parseDuration } from './values.js';
 
-export const portDefault = 8383;
+const portDefault = 8383;
 const hostDefault = '127.0.0.1';
 const namesMax = 100;
 const names = (of: string) =>

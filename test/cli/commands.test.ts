@@ -2,6 +2,7 @@
  * The commands that speak to a running Hostler, as processes: what they print, and what they exit with.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { StatusRow } from '../../src/host/status.js';
@@ -312,6 +313,25 @@ describe('doctor', () => {
     await other.remove();
     expect(code).toBe(1);
     expect(stdout).toMatch(/\nbroken {2}configuration: \S+:\d+:\d+: keys\.ann\.hash: .*\n {8}make one with: /);
+  });
+
+  test('a port that the configuration names is the one that is checked, also if it is the default', async () => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const { port } = taken.address() as { port: number };
+    const other = new Workplace();
+    mkdirSync(other.dataDir, { mode: 0o700 });
+    writeFileSync(path.join(other.dataDir, 'port'), String(port));
+    const checked = async (config: object) => {
+      other.configure(config);
+      return (await other.hostler('doctor', '--config', other.config)).stdout;
+    };
+    const named = await checked({ listen: { port: 8383 } });
+    const remembered = await checked({});
+    await other.remove();
+    taken.close();
+    expect(named).toContain('port: 8383 of 127.0.0.1');
+    expect(remembered).toContain(`port: ${port} of 127.0.0.1 is already in use; hostler up takes a free one`);
   });
 
   test('reports no problem if there is none', async () => {
