@@ -206,10 +206,7 @@ export class Supervisor<C extends Connection> {
     return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
   }
 
-  /**
-   * Stops the server for good; resolves when its run is closed. `isReplaced`: another server takes the name, so callers are told to
-   * retry.
-   */
+  /** Stops the server for good, and resolves as `stop` does. `isReplaced`: another server takes the name, so callers should retry. */
   dispose(isReplaced = false): Promise<void> {
     this.#isReplaced = isReplaced;
     this.#on({ kind: 'stop' });
