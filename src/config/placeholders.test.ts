@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { filesNamedIn } from './client-placeholders.js';
+import { filesNamedIn } from './placeholder-syntax.js';
 import { fillPlaceholders, PlaceholderFiles } from './placeholders.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-files-'));

@@ -1,5 +1,5 @@
 /**
- * Replaces the placeholders (client-placeholders.ts) in the values of a configuration, not in keys, and reads the `envFile` of
+ * Replaces the placeholders (placeholder-syntax.ts) in the values of a configuration, not in keys, and reads the `envFile` of
  * servers. In variables and headers of a server, `${file:PATH}` and `${exec:NAME}` stay as references, which are resolved when
  * the server starts (secrets/).
  * Not here: reading the configuration (config-file.ts), validation of entries (host-config.ts).
@@ -12,10 +12,10 @@ import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { type HostError, isHostError, joinFaults, thrownText } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Reference, replacePlaceholders } from './client-placeholders.js';
 import { type EntryTable, isEntryTable, UnusableEntry } from './copy-config.js';
 import { configFolder } from './folders.js';
 import { invalidSpec } from './invalid-spec.js';
+import { type Reference, replacePlaceholders } from './placeholder-syntax.js';
 import { isLateField, literal, referenceText } from './secrets/references.js';
 
 export interface PlaceholderSources {

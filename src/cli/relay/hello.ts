@@ -68,7 +68,7 @@ export function parseStopping(line: string): EndReason | undefined {
   return endReasons.find((each) => each === reason);
 }
 
-/** The forms of config/client-placeholders.ts and config/client-keys.ts, each with the name in a group. */
+/** The forms of config/placeholder-syntax.ts and config/client-keys.ts, each with the name in a group. */
 const namesIn: readonly RegExp[] = [
   /\$\{\s*([A-Za-z_]\w*)(?::-[^{}]*)?\s*\}|\{env:([^{}:"]*)(?::-[^{}]*)?\}/g,
   /["'](?:\$(?:env:)?(\w+)|%(\w+)%)["']/g,

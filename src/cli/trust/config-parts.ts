@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import { parseEnv } from 'node:util';
-import { filesNamedIn } from '../../config/client-placeholders.js';
+import { filesNamedIn } from '../../config/placeholder-syntax.js';
 import type { PlaceholderFiles } from '../../config/placeholders.js';
 
 type Table = Readonly<Record<string, unknown>>;

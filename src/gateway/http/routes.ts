@@ -1,6 +1,6 @@
 /**
  * Pages outside of MCP (`/healthz`, `/metrics`): one text, or a stream of events (SSE).
- * Not here: the guards before them (http-ingress.ts).
+ * Not here: the table of routes (gateway.ts); the guards before them (http-ingress.ts).
  * Invariants: a client that falls behind by more than the bound is disconnected (sse-stream.ts). A stream ends when the key
  * that opened it is revoked.
  */
