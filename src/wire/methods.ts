@@ -1,24 +1,25 @@
 /**
  * The methods that clients send, one row each: the part of the gateway that handles the method, and facts for forwarding it.
- * A method that is only forwarded to its server needs one row with `handledBy: 'passthrough'`.
+ * A method that is only forwarded to its server needs one row with `handledBy: 'passthrough'` and its `target`.
  * Not here: the `isEraSpecific` methods of each era (gateway/eras/).
  */
-export interface Method {
+export type Method = PassthroughMethod | OtherMethod;
+
+/** A method that is only forwarded to its server. */
+export interface PassthroughMethod extends MethodFacts {
+  readonly handledBy: 'passthrough';
+  /** Kind of thing that the params name. It decides which server gets the request. */
+  readonly target: 'prompt' | 'resource' | 'reference';
+}
+
+interface OtherMethod extends MethodFacts {
   /** Part of the gateway that handles the method. Absent: the gateway refuses it as unknown. */
-  readonly handledBy?:
-    | 'call'
-    | 'list'
-    | 'passthrough'
-    | 'handshake'
-    | 'ping'
-    | 'logLevel'
-    | 'subscribe'
-    | 'unsubscribe'
-    | 'listen';
+  readonly handledBy?: 'call' | 'list' | 'handshake' | 'ping' | 'logLevel' | 'subscribe' | 'unsubscribe' | 'listen';
+}
+
+interface MethodFacts {
   /** Only eras that list the method have it. */
   readonly isEraSpecific?: true;
-  /** Passthrough: kind of thing that the params name. It decides which server gets the request. */
-  readonly target?: 'prompt' | 'resource' | 'reference';
   /** Member of params that a modern client repeats in the header `Mcp-Name`. */
   readonly nameMember?: 'name' | 'uri' | 'taskId';
   /** Housekeeping of the connection: no server request or log line is attributed to it. */
@@ -27,30 +28,45 @@ export interface Method {
   readonly mayRequireInput?: true;
   /** A modern result states how long it may be cached. */
   readonly isCacheable?: true;
+  /** Has no lasting effect. If the host of a relay is lost before it answers, the next host gets the request again. */
+  readonly isRepeatable?: true;
 }
 
 /** Modern era: the request that stays open and receives notifications of the server. */
 export const listenMethod = 'subscriptions/listen';
 
+/** Requests about the connection itself, which each era has in its own form. */
+const connectionFacts = { isEraSpecific: true, isHousekeeping: true, isRepeatable: true } as const;
+
 export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   ['tools/call', { handledBy: 'call', nameMember: 'name', mayRequireInput: true }],
-  ['tools/list', { handledBy: 'list', isHousekeeping: true }],
-  ['prompts/list', { handledBy: 'list', isHousekeeping: true }],
-  ['resources/list', { handledBy: 'list', isHousekeeping: true }],
-  ['resources/templates/list', { handledBy: 'list', isHousekeeping: true }],
-  ['prompts/get', { handledBy: 'passthrough', target: 'prompt', nameMember: 'name', mayRequireInput: true }],
+  ['tools/list', { handledBy: 'list', isHousekeeping: true, isRepeatable: true }],
+  ['prompts/list', { handledBy: 'list', isHousekeeping: true, isRepeatable: true }],
+  ['resources/list', { handledBy: 'list', isHousekeeping: true, isRepeatable: true }],
+  ['resources/templates/list', { handledBy: 'list', isHousekeeping: true, isRepeatable: true }],
+  [
+    'prompts/get',
+    { handledBy: 'passthrough', target: 'prompt', nameMember: 'name', mayRequireInput: true, isRepeatable: true },
+  ],
   [
     'resources/read',
-    { handledBy: 'passthrough', target: 'resource', nameMember: 'uri', mayRequireInput: true, isCacheable: true },
+    {
+      handledBy: 'passthrough',
+      target: 'resource',
+      nameMember: 'uri',
+      mayRequireInput: true,
+      isCacheable: true,
+      isRepeatable: true,
+    },
   ],
-  ['completion/complete', { handledBy: 'passthrough', target: 'reference' }],
-  ['initialize', { handledBy: 'handshake', isEraSpecific: true, isHousekeeping: true }],
-  ['server/discover', { handledBy: 'handshake', isEraSpecific: true, isHousekeeping: true }],
-  ['ping', { handledBy: 'ping', isEraSpecific: true, isHousekeeping: true }],
-  ['logging/setLevel', { handledBy: 'logLevel', isEraSpecific: true, isHousekeeping: true }],
-  ['resources/subscribe', { handledBy: 'subscribe', isEraSpecific: true, isHousekeeping: true }],
-  ['resources/unsubscribe', { handledBy: 'unsubscribe', isEraSpecific: true, isHousekeeping: true }],
-  [listenMethod, { handledBy: 'listen', isEraSpecific: true, isHousekeeping: true }],
+  ['completion/complete', { handledBy: 'passthrough', target: 'reference', isRepeatable: true }],
+  ['initialize', { handledBy: 'handshake', ...connectionFacts }],
+  ['server/discover', { handledBy: 'handshake', ...connectionFacts }],
+  ['ping', { handledBy: 'ping', ...connectionFacts }],
+  ['logging/setLevel', { handledBy: 'logLevel', ...connectionFacts }],
+  ['resources/subscribe', { handledBy: 'subscribe', ...connectionFacts }],
+  ['resources/unsubscribe', { handledBy: 'unsubscribe', ...connectionFacts }],
+  [listenMethod, { handledBy: 'listen', ...connectionFacts }],
   ['tasks/get', { nameMember: 'taskId' }],
   ['tasks/update', { nameMember: 'taskId' }],
   ['tasks/cancel', { nameMember: 'taskId' }],

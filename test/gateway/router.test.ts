@@ -5,6 +5,7 @@ import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
 import { deferred } from '../../src/kernel/deferred.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { RpcRefusal } from '../../src/session/rpc-response.js';
+import { METHODS, type Method } from '../../src/wire/methods.js';
 import { FakeExchange, fakeClient, principalOf } from '../fakes/fake-exchange.js';
 import { FakeGateway } from '../fakes/fake-router.js';
 import type { FakeCall, FakeServer } from '../fakes/fake-upstreams.js';
@@ -589,6 +590,20 @@ describe('other requests', () => {
     const gateway = new FakeGateway(two);
     await gateway.ask(legacy, 'resources/read', JSON.stringify({ uri }));
     expect(gateway.upstreams.requests).toMatchObject([{ server, params: JSON.stringify({ uri }) }]);
+  });
+
+  test('a method that is only forwarded needs nothing but its row in the table of methods', async () => {
+    const method = 'resources/inspect';
+    const rows = METHODS as Map<string, Method>;
+    rows.set(method, { handledBy: 'passthrough', target: 'resource' });
+    try {
+      const gateway = new FakeGateway(two);
+      gateway.upstreams.onRequest = () => '{"size":1}';
+      const { result } = await gateway.ask(legacy, method, '{"uri":"web://home"}');
+      expect([result, gateway.upstreams.requests]).toMatchObject(['{"size":1}', [{ server: 'web', method }]]);
+    } finally {
+      rows.delete(method);
+    }
   });
 
   test('an unknown resource is not found, with the error of the client’s era', async () => {

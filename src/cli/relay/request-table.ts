@@ -16,15 +16,11 @@ import { META, SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';
 import { memberBytes, memberString, memberText } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { listenMethod, NOTIFICATION } from '../../wire/methods.js';
+import { listenMethod, METHODS, NOTIFICATION } from '../../wire/methods.js';
 import { failureAnswer } from './failure-answer.js';
 
-/** Requests without a lasting effect, which a new host can answer as well. */
-const repeatable: ReadonlySet<string> = new Set([
-  ...['initialize', 'ping', 'server/discover', 'tools/list', 'prompts/list', 'prompts/get', 'resources/list'],
-  ...['resources/templates/list', 'resources/read', 'completion/complete', 'logging/setLevel'],
-  ...['resources/subscribe', 'resources/unsubscribe', listenMethod],
-]);
+/** A new host can answer such a request as well. */
+const isRepeatable = (method: string): boolean => METHODS.get(method)?.isRepeatable === true;
 /** Members of the filter of a listen stream, and the notifications that they grant. */
 const listenFlags = [
   ['toolsListChanged', NOTIFICATION.toolsChanged],
@@ -157,7 +153,7 @@ export class RequestTable {
     const isCall = method === 'tools/call';
     if (method === 'initialize')
       this.#hasBatches = hasBatches((params && memberString(params, 'protocolVersion')) ?? '');
-    const canRepeat = !isInBatch && repeatable.has(method) && this.#storedBytes + end - start <= storedBytesMax;
+    const canRepeat = !isInBatch && isRepeatable(method) && this.#storedBytes + end - start <= storedBytesMax;
     const line = canRepeat ? Buffer.from(bytes.subarray(start, end)) : undefined;
     if (line) this.#storedBytes += line.length;
     this.#open.set(idText, {
@@ -279,7 +275,7 @@ export class RequestTable {
       const isStream = line !== undefined && method === listenMethod;
       if (isInputEnded) {
         if (isStream) continue;
-        const error = repeatable.has(method) ? unanswered() : lost(tool);
+        const error = isRepeatable(method) ? unanswered() : lost(tool);
         for (let n = 0; n < count; n++) answers.push(failureAnswer(idText, method, isModern, error));
       } else if (line) {
         again.push(line);

@@ -6,7 +6,7 @@
 import type { JsonText } from '../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
 import { memberString, uniqueMembers } from '../../wire/json-members.js';
-import type { Method } from '../../wire/methods.js';
+import type { PassthroughMethod } from '../../wire/methods.js';
 import { type Exchange, invalidParams, type RpcFailure } from '../exchange.js';
 import { ambiguousUri, unknownUri } from '../messages/failures.js';
 import { type AmbiguousResource, isAmbiguous } from '../views/tool-names.js';
@@ -24,7 +24,7 @@ export interface PassthroughTarget {
 
 type Finder = (view: View, params: Buffer, exchange: Exchange) => PassthroughTarget | RpcFailure;
 
-const finders: Readonly<Record<NonNullable<Method['target']>, Finder>> = {
+const finders: Readonly<Record<PassthroughMethod['target'], Finder>> = {
   prompt: (view, params) => {
     const name = memberString(params, 'name');
     if (name === undefined) return invalidParams('params.name must be a string');
@@ -48,8 +48,10 @@ const finders: Readonly<Record<NonNullable<Method['target']>, Finder>> = {
   },
 };
 
-export const findTarget = (kind: Method['target'], ...args: Parameters<Finder>): PassthroughTarget | RpcFailure =>
-  finders[kind as NonNullable<Method['target']>](...args);
+export const findTarget = (
+  kind: PassthroughMethod['target'],
+  ...args: Parameters<Finder>
+): PassthroughTarget | RpcFailure => finders[kind](...args);
 
 function promptReference(view: View, ref: Buffer): PassthroughTarget | RpcFailure {
   const name = memberString(ref, 'name');

@@ -13,7 +13,7 @@ import type { Era } from '../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
 import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
-import { METHODS, type Method, NOTIFICATION, RPC } from '../../wire/methods.js';
+import { METHODS, NOTIFICATION, type PassthroughMethod, RPC } from '../../wire/methods.js';
 import type { Bridge, BridgedRequest, BridgeOptions, Relayed } from '../bridge/bridged-request.js';
 import { badResult } from '../eras/era.js';
 import { eraOf } from '../eras/eras.js';
@@ -85,7 +85,7 @@ export class Relay {
   }
 
   /** Forwards a request with the server's own names. */
-  passthrough(exchange: Exchange, { target: kind, mayRequireInput }: Method): void {
+  passthrough(exchange: Exchange, { target: kind, mayRequireInput }: PassthroughMethod): void {
     const { params } = exchange;
     const members = params && uniqueMembers(params, passthroughKeys);
     if (!params || !members) return exchange.fail(duplicateParams);
