@@ -41,6 +41,7 @@ function open({
   const isRefused = (what: string) => refuse.includes(what);
   const session = {
     server: 'a',
+    hasListenStream: false,
     get facts() {
       return { era: 'legacy', capabilities: Buffer.from(set.capabilities) };
     },

@@ -65,7 +65,7 @@ export class ServerRun {
   /** Created when a list is first read. */
   readonly #readers = new Map<ListMethod, ListReader>();
   readonly #subscriptions: ServerSubscriptions;
-  /** Set for modern servers, instead of `#subscriptions`. */
+  /** Set for servers with a listen stream, instead of `#subscriptions`. */
   readonly #listen: ServerListenStream | undefined;
   #reading: Promise<void> | undefined;
   #isReady = false;
@@ -87,7 +87,7 @@ export class ServerRun {
     const { clock, throttle, clean, onProblem } = context;
     const parts = { clock, session, throttle, clean, onProblem, uris: () => context.uris(target) };
     this.#subscriptions = new ServerSubscriptions(parts);
-    if (session.facts.era !== 'modern') return;
+    if (!session.hasListenStream) return;
     const listChanges = this.#announced().map(({ member }) => member);
     // Notifications may have been missed.
     const onGap = () => this.#announceAll(this.#announced());

@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { legacyResult, modernResult, parsed } from '../../../test/fakes/bridge-exchange.js';
-import {
-  inputRequestsMax,
-  inputRequiredBytesMax,
-  inputRequiredResult,
-  readInputRequired,
-  withState,
-} from './input-required.js';
+import { legacyResult, modernResult } from '../../../test/fakes/bridge-exchange.js';
+import { inputRequestsMax, inputRequiredBytesMax, readInputRequired, withState } from './input-required.js';
 
 const read = (text: string, method = 'tools/call') => readInputRequired('files', method, modernResult(text));
 const form = '{"method":"elicitation/create","params":{"message":"who?"}}';
@@ -88,20 +82,5 @@ describe('a result', () => {
     const text = '{ "vendor": 12345678901234567890, "resultType":"input_required","requestState" : "old" , "z":1}';
     const { state } = read(text) ?? {};
     expect(withState(Buffer.from(text), state as never, 'new').toString()).toBe(text.replace('"old"', '"new"'));
-  });
-
-  test('that is built can be read again', () => {
-    const requests = [
-      { key: 'ask-1', method: 'elicitation/create', params: Buffer.from('{"message":"é"}') },
-      { key: 'ask-2', method: 'roots/list', params: undefined },
-    ];
-    expect(parsed(inputRequiredResult(requests, 'sealed'))).toEqual({
-      resultType: 'input_required',
-      inputRequests: {
-        'ask-1': { method: 'elicitation/create', params: { message: 'é' } },
-        'ask-2': { method: 'roots/list' },
-      },
-      requestState: 'sealed',
-    });
   });
 });

@@ -1,8 +1,9 @@
 /**
- * Reads and writes results with `resultType: "input_required"`, which ask the client for input.
- * Not here: requests to the client (eras/).
+ * Reads results with `resultType: "input_required"`, which ask the client for input, and replaces their state.
+ * Not here: requests to the client, and results that Hostler makes itself (eras/).
  * Invariant: a result that any JSON parser could read as `input_required` is treated as one, or is refused.
  */
+import { eraNamed } from '../../session/eras/eras.js';
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
 import { METHODS } from '../../wire/methods.js';
@@ -36,7 +37,7 @@ export function readInputRequired(
   method: string,
   { kind, bytes, era }: Relayed,
 ): InputRequired | undefined {
-  if (kind !== 'result' || era !== 'modern') return undefined;
+  if (kind !== 'result' || !eraNamed(era).asksInResults) return undefined;
   // Nearly every result ends here. A byte search misses the value only if it contains a JSON escape.
   if (!bytes.includes(inputRequired) && !bytes.includes(escaped)) return undefined;
   const parts = outerParts(server, bytes);
@@ -99,17 +100,3 @@ function inputRequests(server: string, bytes: Buffer, { start, end }: Span): Inp
 /** Replaces the state of a result. `state` must not need JSON escapes. */
 export const withState = (bytes: Buffer, { start, end }: Span, state: string): Buffer =>
   Buffer.concat([bytes.subarray(0, start), Buffer.from(`"${state}"`), bytes.subarray(end)]);
-
-/** `state` must not need JSON escapes. */
-export function inputRequiredResult(
-  requests: Iterable<{ readonly key: string; readonly method: string; readonly params: Buffer | undefined }>,
-  state: string,
-): Relayed {
-  const entries = Array.from(
-    requests,
-    ({ key, method, params }) =>
-      `${JSON.stringify(key)}:{"method":${JSON.stringify(method)}${params ? `,"params":${params.toString('utf8')}` : ''}}`,
-  );
-  const text = `{"resultType":"input_required","inputRequests":{${entries.join(',')}},"requestState":"${state}"}`;
-  return { kind: 'result', bytes: Buffer.from(text), era: 'modern' };
-}

@@ -38,6 +38,8 @@ export interface ClientEra {
   /** `session`: a client without a level gets all logs. `request`: each request sets its level; without one it gets no logs. */
   readonly logLevelSource: 'session' | 'request';
   readonly resourceNotFoundCode: number;
+  /** Clients drop a whole list if the output schema of one tool is not of type object. */
+  readonly needsObjectOutput: boolean;
   /** `version`: the header `MCP-Protocol-Version`. */
   claims(version: string | undefined, params: Buffer | undefined): boolean;
   /** The result of `initialize` or `server/discover`. */

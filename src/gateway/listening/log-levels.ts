@@ -6,6 +6,7 @@
 
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
+import { eraNamed } from '../../session/eras/eras.js';
 import { memberString } from '../../wire/json-members.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
@@ -72,7 +73,8 @@ export class LogLevels {
 
   #send(server: string): void {
     const known = this.#upstreams.known(server);
-    if (!known?.isReady || known.facts?.era !== 'legacy' || !offers(known, 'logging')) return;
+    if (!known?.isReady || !known.facts || !offers(known, 'logging')) return;
+    if (eraNamed(known.facts.era).logLevelSource !== 'session') return;
     // Here each client has its own instance, which stays at its default level.
     if (known.definition.isolation === 'per-client') return;
     const most = this.#mostVerbose(server);

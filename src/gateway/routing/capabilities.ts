@@ -5,6 +5,8 @@
  * Invariant: the gateway declares only capabilities that it can carry. It cannot carry tasks.
  */
 import type { KnownFacts, KnownServer } from '../../catalog/catalog-server.js';
+import { eraNamed, oldestEra } from '../../session/eras/eras.js';
+import type { ServerEra } from '../../session/eras/server-era.js';
 import type { Era } from '../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
 import { memberBytes } from '../../wire/json-members.js';
@@ -88,7 +90,7 @@ const cut = (text: string, max: number): string =>
 export interface ServerInfo {
   readonly era: Era;
   /** Undefined if the server has never run. */
-  readonly knownEra: Era | undefined;
+  readonly knownEra: ServerEra | undefined;
   /** One JSON object. */
   readonly info: string;
 }
@@ -103,10 +105,10 @@ export class ServerInfoCache {
   constructor(upstreams: Upstreams, gatewayInfo: string) {
     this.#upstreams = upstreams;
     this.gatewayInfo = gatewayInfo;
-    this.#unknown = { era: 'legacy', knownEra: undefined, info: gatewayInfo };
+    this.#unknown = { era: oldestEra.name, knownEra: undefined, info: gatewayInfo };
   }
 
-  /** A server that has never run counts as legacy, because legacy results need no `resultType`. */
+  /** A server that has never run counts as one of the oldest era, whose results need no `resultType`. */
   of(server: string): ServerInfo {
     const cached = this.#servers.get(server);
     if (cached) return cached;
@@ -114,7 +116,7 @@ export class ServerInfoCache {
     if (!facts) return this.#unknown;
     const info = {
       era: facts.era,
-      knownEra: facts.era,
+      knownEra: eraNamed(facts.era),
       info: facts.serverInfo?.toString('utf8') ?? this.gatewayInfo,
     };
     this.#servers.set(server, info);

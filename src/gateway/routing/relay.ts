@@ -9,7 +9,7 @@ import type { HostRequestOptions, ToolResult } from '../../host/host-interface.j
 import { BytesMemo } from '../../kernel/bytes-memo.js';
 import { isHostError } from '../../kernel/errors.js';
 import { META, SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
-import type { Era } from '../../wire/channel.js';
+import type { ServerEra } from '../../session/eras/server-era.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
 import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
@@ -177,7 +177,7 @@ const nul = Buffer.from([0]);
 interface UpstreamTarget {
   readonly server: string;
   /** Last known era of the server. */
-  readonly serverEra: Era | undefined;
+  readonly serverEra: ServerEra | undefined;
   /** Undefined: not a tool call. */
   readonly tool: string | undefined;
   /** Arguments of a tool call, or all params of another request. */
@@ -230,7 +230,7 @@ class UpstreamRequest implements BridgedRequest {
     return this.target.server;
   }
 
-  get serverEra(): Era | undefined {
+  get serverEra(): ServerEra | undefined {
     return this.target.serverEra;
   }
 
@@ -292,9 +292,13 @@ class UpstreamRequest implements BridgedRequest {
 
 const asRelayed = ({ bytes, era }: ToolResult): Relayed => ({ kind: 'result', bytes, era });
 
-/** A modern server sends logs only for requests that carry a log level. */
-function metaFor(era: Era | undefined, forwarded: string | undefined, level: LogLevel | undefined): string | undefined {
-  if (level === undefined || era !== 'modern') return forwarded;
+/** Adds the log level for a server that sends logs only for requests that carry one. */
+function metaFor(
+  era: ServerEra | undefined,
+  forwarded: string | undefined,
+  level: LogLevel | undefined,
+): string | undefined {
+  if (level === undefined || era?.logLevelSource !== 'request') return forwarded;
   const asked = `"${LOG_LEVEL}":"${level}"`;
   return forwarded === undefined ? asked : `${asked},${forwarded}`;
 }

@@ -178,9 +178,11 @@ export class GatewayRouter implements Router {
     const states = this.#views.statesOf(client.endpoint, client.principal);
     const { ttlMs, isPublic } = view.table(method);
     const serverInfo = serverInfoOf(view, this.#servers);
-    const trailer = eraOf(client.era).listMembers(serverInfo, ttlMs, isPublic && this.#mayBePublic());
+    const era = eraOf(client.era);
+    const { needsObjectOutput } = era;
+    const trailer = era.listMembers(serverInfo, ttlMs, isPublic && this.#mayBePublic());
     this.#watch.given(client, method);
-    exchange.succeed(this.#lists.page({ view, states, method, trailer, isLegacy: client.era === 'legacy', after }));
+    exchange.succeed(this.#lists.page({ view, states, method, trailer, needsObjectOutput, after }));
   }
 
   #setLevel(exchange: Exchange): void {

@@ -33,8 +33,8 @@ export interface PageRequest {
   readonly method: ListMethod;
   /** Text of the members that the client's era adds at the end of the result. */
   readonly trailer: string;
-  /** True: the client speaks a revision before 2026-07-28. */
-  readonly isLegacy?: boolean;
+  /** The client drops a whole list if the output schema of one tool is not of type object. */
+  readonly needsObjectOutput?: boolean;
   /** Undefined for the first page. */
   readonly after: Position | undefined;
 }
@@ -50,13 +50,13 @@ export class ListPages {
 
   /** Returns the text of one result object. The caller must not change it. */
   page(request: PageRequest): Buffer {
-    const { view, method, trailer, after, isLegacy = false } = request;
+    const { view, method, trailer, after, needsObjectOutput = false } = request;
     // Only tools show the state of their server.
     const states = method === 'tools/list' ? request.states : '';
     const table = view.table(method);
     const start = after ? table.indexAfter(after) : table.isOnePage ? wholeList : 0;
     // Table ids are unique, so pages of a dropped table are never found again and are evicted as the oldest.
-    const key = `${table.id} ${method} ${start} ${isLegacy}\n${states}\n${trailer}`;
+    const key = `${table.id} ${method} ${start} ${needsObjectOutput}\n${states}\n${trailer}`;
     let bytes = this.#pages.get(key);
     if (!bytes) {
       bytes = this.#make(request, table, start);
@@ -65,7 +65,7 @@ export class ListPages {
     return bytes;
   }
 
-  #make({ view, method, trailer, isLegacy }: PageRequest, table: Table, start: number): Buffer {
+  #make({ view, method, trailer, needsObjectOutput }: PageRequest, table: Table, start: number): Buffer {
     this.made++;
     const entries = start === wholeList ? table.entries : table.sorted;
     const first = Math.max(start, 0);
@@ -82,7 +82,7 @@ export class ListPages {
         const known = method === 'tools/list' ? view.known(server) : undefined;
         state = known && !known.isReady ? known.state : undefined;
       }
-      text += itemText(isLegacy ? forLegacy(entry) : entry, members[method].name, state);
+      text += itemText(needsObjectOutput ? withObjectOutput(entry) : entry, members[method].name, state);
     }
     const next = end < entries.length ? `,"nextCursor":"${cursorAfter(method, entries[end - 1] as Entry)}"` : '';
     text += latin1(`]${next}${trailer}}`);
@@ -101,8 +101,8 @@ export class ListPages {
   }
 }
 
-/** Such clients drop the whole list for an output schema that is not of type object. */
-function forLegacy(entry: Entry): Entry {
+/** The entry without an output schema of another type. */
+function withObjectOutput(entry: Entry): Entry {
   const { item } = entry;
   const raw = item.hasModernOutput ? editMembers(item.raw, [['outputSchema', undefined]]) : undefined;
   return raw ? { ...entry, item: { ...item, raw } } : entry;

@@ -21,7 +21,14 @@ export const oldestEra: ServerEra = ERAS.at(-1) ?? ERAS[0];
 
 export const httpSseEra: ServerEra = ERAS.find(({ hasHttpSse }) => hasHttpSse) ?? oldestEra;
 
-export const eraNamed = (name: Era): ServerEra => ERAS.find((era) => era.name === name) ?? oldestEra;
+/** Undefined: no era of this Hostler has the name. */
+function findEra(name: string): ServerEra | undefined {
+  // A loop without a closure, because the gateway asks for each result.
+  for (const era of ERAS) if (era.name === name) return era;
+  return undefined;
+}
+
+export const eraNamed = (name: Era): ServerEra => findEra(name) ?? oldestEra;
 
 /** Remembered eras, so that the next start need not negotiate. Keys identify a server. */
 export interface EraMemory {

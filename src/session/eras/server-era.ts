@@ -27,6 +27,16 @@ export interface ServerEra extends EraRules {
   readonly hasListenStream: boolean;
   /** Servers of this era may support HTTP+SSE only. */
   readonly hasHttpSse: boolean;
+  /** `session`: `logging/setLevel` sets the log level of the session. `request`: each request sets its level in `_meta`. */
+  readonly logLevelSource: 'session' | 'request';
+  /** A result may be `input_required`: the server then needs input from the caller. */
+  readonly asksInResults: boolean;
+  /** Error -32042 asks the user to visit an address. */
+  readonly asksInErrors: boolean;
+  /** A result states its kind in `resultType`, and how long it may be cached. */
+  readonly typesResults: boolean;
+  /** The era defines the error codes of MODERN_ERRORS, and none of the other codes that JSON-RPC reserves for implementations. */
+  readonly reservesErrorCodes: boolean;
   /** HTTP: sends requests, and determines the meaning of a refusal. */
   newHttpSession(owner: HttpSessionOwner): HttpSession;
   /** Present if `mirrorsRequests`. */

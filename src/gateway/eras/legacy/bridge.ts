@@ -11,11 +11,11 @@ import {
   type BridgedRequest,
   type BridgeOptions,
   cancelled,
-  legacyFailure,
   quoted,
   type Relayed,
   refuseUndeclared,
   refuseUnknown,
+  rpcError,
 } from '../../bridge/bridged-request.js';
 import {
   describeCapabilities,
@@ -153,8 +153,15 @@ class InputRounds {
     return relayed;
   }
 
+  /** A failed tool call becomes a result, which the model can read. SDK 2.4 does the same. */
   #failure(message: string): Relayed {
-    return legacyFailure(this.#request.exchange.method, message);
+    if (this.#request.exchange.method !== 'tools/call') return rpcError('legacy', RPC.internalError, message);
+    const text = JSON.stringify(message);
+    return {
+      kind: 'result',
+      bytes: Buffer.from(`{"content":[{"type":"text","text":${text}}],"isError":true}`),
+      era: 'legacy',
+    };
   }
 
   /** Returns a JSON member for params, without braces, or the failure for the client. */

@@ -2,6 +2,7 @@
  * The client era from 2024-11-05 to 2025-11-25, in which `initialize` opens a session.
  * Not here: differences between the revisions of this era (session/eras/legacy/revisions.ts).
  */
+import { eraNamed } from '../../../session/eras/eras.js';
 import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { Era } from '../../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../../wire/json-edit.js';
@@ -18,7 +19,7 @@ const marks = ['"resultType"', '"ttlMs"', '"cacheScope"', '\\u00'].map((text) =>
 const removals: MemberEdits = ['resultType', 'ttlMs', 'cacheScope'].map((key) => [key, undefined] as const);
 
 const translateResult: ClientEra['translateResult'] = (bytes, { from }) => {
-  if (from === 'legacy' || !marks.some((mark) => bytes.includes(mark))) return [bytes];
+  if (!eraNamed(from).typesResults || !marks.some((mark) => bytes.includes(mark))) return [bytes];
   const kind = memberString(bytes, 'resultType');
   if (kind !== undefined && kind !== 'complete') return badResult('is of a kind that this client cannot take');
   const edited = editMembers(bytes, removals);
@@ -30,6 +31,7 @@ export const legacyEra: ClientEra = {
   ownMethods: new Set(['initialize', 'ping', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe']),
   logLevelSource: 'session',
   resourceNotFoundCode: notFoundCode,
+  needsObjectOutput: true,
   claims: () => true,
 
   handshakeResult({ version }, { capabilities, serverInfo, instructions }) {
@@ -44,7 +46,7 @@ export const legacyEra: ClientEra = {
   translateResult,
 
   translateCode(code: number, from: Era, method: string): number {
-    if (from === 'legacy') return code;
+    if (!eraNamed(from).reservesErrorCodes) return code;
     // The legacy era does not define this code, and the gateway declared the capabilities.
     if (code === MODERN_ERRORS.missingCapability) return RPC.internalError;
     return code === RPC.invalidParams && method === 'resources/read' ? notFoundCode : code;

@@ -9,6 +9,7 @@ import {
 } from '../../../../test/fakes/bridge-exchange.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
 import { seededRandom } from '../../../kernel/random.js';
+import { modernEra } from '../../../session/eras/modern/modern-era.js';
 import type { Relayed } from '../../bridge/bridged-request.js';
 import { createBridge } from '../../eras/eras.js';
 
@@ -138,7 +139,7 @@ describe('modern client, modern server', () => {
         options.onServerRequest?.(asked.request);
         return asks(`"k":${form}`, '"s"');
       },
-      { serverEra: 'modern' },
+      { serverEra: modernEra },
     );
     expect(parsed(await bridge.relay(request)).requestState).toMatch(/^[\w-]{100,}$/);
     expect(request.sent[0]).not.toHaveProperty('signal');

@@ -4,18 +4,13 @@
  * Invariants: no client sees the state of a server. A state is valid only for the same caller with the same request.
  */
 import type { Clock } from '../../../kernel/clock.js';
+import { eraNamed } from '../../../session/eras/eras.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
 import { memberBytes, memberString, memberText, stringOf } from '../../../wire/json-members.js';
 import { eachElement } from '../../../wire/json-scan.js';
 import { RPC } from '../../../wire/methods.js';
 import type { Bridge, BridgedRequest, Relayed } from '../../bridge/bridged-request.js';
-import {
-  invalidState,
-  missingCapability,
-  refuseUndeclared,
-  refuseUnknown,
-  rpcError,
-} from '../../bridge/bridged-request.js';
+import { refuseUndeclared, refuseUnknown, rpcError } from '../../bridge/bridged-request.js';
 import {
   acceptsRequests,
   type ClientCapability,
@@ -23,14 +18,9 @@ import {
   isDeclared,
   neededCapability,
 } from '../../bridge/client-capabilities.js';
-import {
-  inputRequestsMax,
-  inputRequiredBytesMax,
-  inputRequiredResult,
-  readInputRequired,
-  withState,
-} from '../../bridge/input-required.js';
+import { inputRequestsMax, inputRequiredBytesMax, readInputRequired, withState } from '../../bridge/input-required.js';
 import type { Client } from '../../exchange.js';
+import { inputRequiredResult, invalidState, missingCapability } from './own-answers.js';
 import { ParkedCall, ParkedCalls } from './parked-call.js';
 import { type StateOwner, StateSeal } from './parked-state.js';
 
@@ -79,7 +69,7 @@ function sendFirst(request: BridgedRequest, parts: ModernBridgeParts, members: s
   const capabilities = forwardedCapabilities(client, true);
   const translate = (relayed: Relayed) => translated(request, relayed, parts.seal);
   // Without possible questions the call is not parked, which saves an AbortController per call.
-  if (!acceptsRequests(client.capabilities) || request.serverEra === 'modern')
+  if (!acceptsRequests(client.capabilities) || request.serverEra?.hasServerRequests === false)
     return request
       .send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) })
       .then(translate);
@@ -133,8 +123,7 @@ interface UrlRequest {
 }
 
 /** Undefined: the error contains no usable URL. */
-function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefined {
-  if (kind !== 'error' || era !== 'legacy' || memberText(bytes, 'code') !== urlRequiredCode) return undefined;
+function readUrlRequired({ bytes }: Relayed): UrlRequest[] | undefined {
   const data = memberBytes(bytes, 'data');
   const elicitations = data && memberBytes(data, 'elicitations');
   if (!elicitations || bytes.length > inputRequiredBytesMax) return undefined;
@@ -149,7 +138,7 @@ function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefine
 }
 
 const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
-  kind === 'error' && era === 'legacy' && memberText(bytes, 'code') === urlRequiredCode;
+  kind === 'error' && eraNamed(era).asksInErrors && memberText(bytes, 'code') === urlRequiredCode;
 
 /** Whether the user accepted every URL; `text` is the number of URLs. */
 function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {

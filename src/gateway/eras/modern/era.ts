@@ -1,5 +1,5 @@
 /** The client era since 2026-07-28. It has no handshake and no sessions; every request carries its own metadata. */
-import { ALL_VERSIONS } from '../../../session/eras/eras.js';
+import { ALL_VERSIONS, eraNamed } from '../../../session/eras/eras.js';
 import { META, MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { Era } from '../../../wire/channel.js';
 import { editMembers, type MemberEdits, spliceMeta } from '../../../wire/json-edit.js';
@@ -32,7 +32,7 @@ const cacheableEdits: MemberEdits = [...completeEdits, ['ttlMs', '0'], ['cacheSc
 type Translated = ReturnType<ClientEra['translateResult']>;
 
 const translateResult: ClientEra['translateResult'] = (bytes, context) => {
-  if (context.from !== 'modern') return fromLegacy(bytes, context);
+  if (!eraNamed(context.from).typesResults) return fromLegacy(bytes, context);
   return context.isCacheable && !context.mayBePublic ? toPrivate(bytes) : [bytes];
 };
 
@@ -69,6 +69,7 @@ export const modernEra: ClientEra = {
   ownMethods: new Set(['server/discover', listenMethod]),
   logLevelSource: 'request',
   resourceNotFoundCode: RPC.invalidParams,
+  needsObjectOutput: false,
   claims: (version, params) => namesModern(version) || claimsModern(params),
 
   // The result must not be cached: the set of servers changes, and depends on the principal.
@@ -91,7 +92,7 @@ export const modernEra: ClientEra = {
    */
   translateCode(code: number, from: Era): number {
     if (code < reservedMin || code > reservedMax || definedCodes.has(code)) return code;
-    if (code === MODERN_ERRORS.missingCapability && from === 'modern') return code;
+    if (code === MODERN_ERRORS.missingCapability && eraNamed(from).reservesErrorCodes) return code;
     return code === legacyNotFound ? RPC.invalidParams : RPC.internalError;
   },
 

@@ -13,13 +13,9 @@ import { RPC } from '../../../wire/methods.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
 import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridged-request.js';
 import { type ClientCapability, isDeclared, neededCapability } from '../../bridge/client-capabilities.js';
-import {
-  type InputRequest,
-  inputRequestsMax,
-  inputRequiredBytesMax,
-  inputRequiredResult,
-} from '../../bridge/input-required.js';
+import { type InputRequest, inputRequestsMax, inputRequiredBytesMax } from '../../bridge/input-required.js';
 import type { Exchange } from '../../exchange.js';
+import { inputRequiredResult } from './own-answers.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
 
 /** Requests that a server sends within this time reach the client together. */

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
-import type { StateFault } from '../../bridge/bridged-request.js';
+import type { StateFault } from './own-answers.js';
 
 /**
  * Pure state machine of one call from a modern client to a legacy server that may send questions during the call.

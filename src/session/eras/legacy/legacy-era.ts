@@ -23,6 +23,11 @@ export const legacyEra: ServerEra = {
   livenessMethod: 'ping',
   hasListenStream: false,
   hasHttpSse: true,
+  logLevelSource: 'session',
+  asksInResults: false,
+  asksInErrors: true,
+  typesResults: false,
+  reservesErrorCodes: false,
   requestMeta: () => undefined,
   open: initialize,
   entered: (peer) => {

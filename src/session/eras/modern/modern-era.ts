@@ -37,6 +37,11 @@ export const modernEra: ServerEra = {
   livenessMethod: discoverMethod,
   hasListenStream: true,
   hasHttpSse: false,
+  logLevelSource: 'request',
+  asksInResults: true,
+  asksInErrors: false,
+  typesResults: true,
+  reservesErrorCodes: true,
   requestMeta,
   open: (opening) => discover(opening, false),
   newHttpSession: ({ server, peer, clock, over, ask }) =>
