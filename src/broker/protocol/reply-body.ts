@@ -4,6 +4,7 @@
  */
 import type { ErrorCode, HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
+import { findEra } from '../../session/eras/eras.js';
 import type { Era, JsonText } from '../../wire/channel.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
@@ -38,9 +39,15 @@ export const errorBody = (error: HostError): Buffer => Buffer.from(`{"error":${J
 export function readReplyBody(bytes: Buffer): ReplyBody {
   const [result, era, error] = uniqueMembers(bytes, ['result', 'era', 'error']) ?? [];
   if (isObject(error) && result === undefined) return { kind: 'error', error: readError(error) };
-  if (isObject(result) && error === undefined)
-    return { kind: 'result', bytes: result, era: era && stringOf(era) === 'modern' ? 'modern' : 'legacy' };
+  if (isObject(result) && error === undefined) return { kind: 'result', bytes: result, era: readEra(era) };
   throw invalid('body', 'must have either a result or an error', code);
+}
+
+/** A result of an era that this Hostler does not know cannot be translated for its caller. */
+function readEra(value: Buffer | undefined): Era {
+  const era = value && findEra(stringOf(value) ?? '');
+  if (!era) throw invalid('era', 'must name a protocol era that this version knows', code);
+  return era.name;
 }
 
 export function manifestBody({ revision, tools, denied }: Manifest): Buffer {

@@ -12,7 +12,7 @@ import type { Upstreams } from '../../gateway/upstreams.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
 import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import type { EraAnswer } from '../../policy/operation.js';
-import { LEGACY_VERSIONS } from '../../session/eras/legacy/revisions.js';
+import { eraNamed, oldestEra } from '../../session/eras/eras.js';
 import type { ListedItem } from '../../session/lists.js';
 import type { JsonText } from '../../wire/channel.js';
 import { memberString } from '../../wire/json-members.js';
@@ -29,8 +29,8 @@ export interface RemoteUpstreamsOptions {
 
 /** A manifest tells only the tools of a server. Each result names its own era. */
 const facts: KnownFacts = {
-  era: 'legacy',
-  version: LEGACY_VERSIONS[0] as string,
+  era: oldestEra.name,
+  version: oldestEra.versions[0] as string,
   capabilities: Buffer.from('{"tools":{"listChanged":true}}'),
   serverInfo: undefined,
   instructions: undefined,
@@ -103,7 +103,7 @@ export class RemoteUpstreams implements Upstreams {
     const result = await this.#tools
       .execute(server, tool, args, { signal, onProgress, idempotencyKey, deadlineMs, trace: traceOf(meta) })
       .catch(workersKeyError);
-    if (result.era === 'modern' && memberString(result.bytes, 'resultType') === 'input_required')
+    if (eraNamed(result.era).asksInResults && memberString(result.bytes, 'resultType') === 'input_required')
       throw asksCaller(server, tool);
     return result;
   }

@@ -22,7 +22,7 @@ export const oldestEra: ServerEra = ERAS.at(-1) ?? ERAS[0];
 export const httpSseEra: ServerEra = ERAS.find(({ hasHttpSse }) => hasHttpSse) ?? oldestEra;
 
 /** Undefined: no era of this Hostler has the name. */
-function findEra(name: string): ServerEra | undefined {
+export function findEra(name: string): ServerEra | undefined {
   // A loop without a closure, because the gateway asks for each result.
   for (const era of ERAS) if (era.name === name) return era;
   return undefined;
