@@ -48,16 +48,16 @@ type Node = Record<string, unknown> & { type: string };
 const isNode = (value: unknown): value is Node =>
   typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
 
-function* nodesOf(node: Node): Generator<Node> {
+export function* nodesOf(node: Node): Generator<Node> {
   yield node;
   for (const value of Object.values(node)) {
     for (const each of Array.isArray(value) ? value : [value]) if (isNode(each)) yield* nodesOf(each);
   }
 }
 
-const parse = (text: string): Node => parseAst(text, { lang: 'ts' }) as unknown as Node;
+export const parse = (text: string): Node => parseAst(text, { lang: 'ts' }) as unknown as Node;
 
-const isTest = (file: string): boolean => file.endsWith('.test.ts');
+export const isTest = (file: string): boolean => file.endsWith('.test.ts');
 const isRootEntry = (file: string): boolean => /^src\/[^/]+$/.test(file);
 const folderOf = (file: string): string => file.split('/')[1] ?? '';
 const packageOf = (specifier: string): string => specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
