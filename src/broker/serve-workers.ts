@@ -81,7 +81,6 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     throw error;
   });
   const { log } = engine;
-  const name = settings.url === undefined ? 'embedded' : 'nats';
   const service = new BrokerService({
     ...{ host, log, clock, onEvent },
     isRolelessAllowed: options.isRolelessAllowed ?? (() => false),
@@ -99,8 +98,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   service.attach(transport);
   host.learnTools?.();
   const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
-  // With NATS, idempotency keys are in the log that all hosts share. Otherwise they are in the host's own log, which needs no broker.
-  const keyed = name === 'nats' ? keyedCalls(log, clock, false, onProblem) : undefined;
+  const keyed = engine.isLogShared ? keyedCalls(log, clock, false, onProblem) : undefined;
   if (keyed) host.useKeyedCalls?.(keyed, 'shared');
   const apply = async (edited: Keys): Promise<void> => {
     const closedBefore = revokedConnections;
@@ -122,7 +120,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     ...{ url: transport.url, log, prepareKeys },
     rekey: async (edited) => prepareKeys(edited)(),
     status: () => ({
-      ...{ engine: name, isConnected: engine.isConnected(), connectedWorkers: transport.connectedWorkers },
+      ...{ engine: engine.name, isConnected: engine.isConnected(), connectedWorkers: transport.connectedWorkers },
       ...log.usage(),
       ...service.status(),
     }),
@@ -155,7 +153,10 @@ async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: E
   });
   const { connections, bytesPerSecond } = settings.limits;
   return {
-    ...{ log, isConnected: () => true },
+    name: 'embedded',
+    log,
+    isLogShared: false,
+    isConnected: () => true,
     open: (handlers) =>
       openWebSocketTransport({
         ...{ handlers, identities, clock, onEvent, storeId: log.storeId, listen: settings.listen },

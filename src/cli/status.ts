@@ -1,4 +1,5 @@
 /** `hostler status`: shows every server and its state, once or until Ctrl-C. */
+import type { BrokerEngine } from '../host/broker-status.js';
 import type { StatusRow } from '../host/status.js';
 import { systemClock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -63,9 +64,16 @@ function blockOf({ facts, rows }: Picture, server: string | undefined): [lines: 
   return [[title, '', ...table], foot];
 }
 
+/** Where workers reach the broker. */
+const places: Readonly<Record<BrokerEngine, (facts: BrokerFacts) => string>> = {
+  embedded: ({ url }) => `at ${url}`,
+  nats: ({ isConnected }) => `over NATS${isConnected ? '' : ' (not connected)'}`,
+};
+
 export function brokerLine(facts: BrokerFacts): string {
-  const { engine, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain, url } = facts;
-  const where = engine === 'nats' ? `over NATS${isConnected ? '' : ' (not connected)'}` : `at ${url}`;
+  const { engine, connectedWorkers, waiting, running, oldestMs, uncertain } = facts;
+  // A running Hostler of a later version may have another engine.
+  const where = (places[engine] ?? places.embedded)(facts);
   const workers = `${counted(connectedWorkers, 'worker')} connected`;
   const calls = `${counted(running, 'call')} running, ${waiting} waiting`;
   const oldest = oldestMs === undefined ? '' : `, the oldest for ${formatDuration(oldestMs)}`;

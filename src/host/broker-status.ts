@@ -1,7 +1,10 @@
 /** What the broker of a host reports, for `status` and metrics. Declared here, because the gateway and the broker ignore each other. */
 
+/** How workers reach a host, and where it stores their calls: WebSocket and SQLite, or NATS. */
+export type BrokerEngine = 'embedded' | 'nats';
+
 export interface BrokerStatus extends ServiceStatus, LogUsage {
-  readonly engine: 'embedded' | 'nats';
+  readonly engine: BrokerEngine;
   readonly connectedWorkers: number;
   /** False while this host has no connection to NATS. */
   readonly isConnected: boolean;

@@ -87,7 +87,9 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
     connection.subscribe(storeChanged, { callback: () => store.id.check() });
     const log = new KvCallLog({ store, owner, clock, isGone: goneHosts(connection, clock), onProblem });
     return {
+      name: 'nats',
       log,
+      isLogShared: true,
       isConnected: () => isConnected,
       async open(handlers) {
         const transport = new HostTransport({

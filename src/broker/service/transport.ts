@@ -6,6 +6,7 @@
  * sends: a worker that misses a reply asks for it.
  */
 
+import type { BrokerEngine } from '../../host/broker-status.js';
 import type { Host } from '../../host/host.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
 import type { HostError } from '../../kernel/errors.js';
@@ -79,7 +80,10 @@ type OptionalHostPart = 'isUnlistedRole' | 'learnTools' | 'useKeyedCalls';
 
 /** The parts that differ between SQLite with WebSocket and NATS. */
 export interface Engine {
+  readonly name: BrokerEngine;
   readonly log: CallLog;
+  /** All hosts use this log, so idempotency keys of callers are in it. Otherwise each host has a log of its own for them. */
+  readonly isLogShared: boolean;
   isConnected(): boolean;
   /** Starts to serve workers. */
   open(handlers: ServiceHandlers): Promise<WorkerTransport & { readonly url?: string | undefined }>;

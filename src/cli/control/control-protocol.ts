@@ -3,6 +3,7 @@
  * `{id, event}` and then one `{id, result}` or `{id, error}`. Closing the connection ends its requests.
  */
 import type { Socket } from 'node:net';
+import type { BrokerEngine } from '../../host/broker-status.js';
 import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { LineReader } from '../../wire/line-reader.js';
 import { realPath } from '../config/find-config.js';
@@ -46,7 +47,7 @@ export function upgradeNotes({ version, upgradePending, idleExitMs }: Partial<Ru
 }
 
 export interface BrokerFacts {
-  readonly engine: 'embedded' | 'nats';
+  readonly engine: BrokerEngine;
   readonly url: string | undefined;
   readonly isConnected: boolean;
   readonly connectedWorkers: number;
