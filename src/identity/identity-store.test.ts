@@ -103,6 +103,23 @@ describe('grants', () => {
     expect(store.grants().map(({ clientId }) => clientId)).toEqual(['client-2']);
   });
 
+  test('AC-A25 a login of a newly registered client keeps the logins of other servers that share the resource', () => {
+    const store = open(newFolder());
+    const b = 'https://mcp.example/a/b';
+    const login = (url: string, clientId: string, loginMs: number) =>
+      store.saveLogin(grant({ url, clientId, accessToken: `${clientId}-token`, facts: { ...grant().facts, loginMs } }));
+    login(grant().url, 'client-1', 1);
+    login(b, 'client-1', 2);
+    const { id } = login(b, 'client-2', 3);
+    const find = (url: string) => store.findGrant(url, { account: '' })?.accessToken;
+    expect([find(grant().url), find(b), store.grants().length]).toEqual(['client-2-token', 'client-2-token', 1]);
+    expect(store.urlsOf(id)).toEqual([grant().url, b]);
+    // The newest login of each server counts, and its time is that of the login.
+    const configured = { ...grant().facts, way: 'configured' as const, loginMs: 2 };
+    store.saveLogin(grant({ url: b, clientId: 'own', accessToken: 'own-token', facts: configured }));
+    expect(find(b)).toBe('client-2-token');
+  });
+
   test('a generation is replaced once, by whichever answer comes first', () => {
     const store = open(newFolder());
     const first = store.saveLogin(grant());

@@ -115,7 +115,7 @@ export class IdentityStore {
     return this.#all('SELECT * FROM grants ORDER BY issued_ms').map((row) => this.#grantOf(row));
   }
 
-  /** Replaces the grant with the same key, and registrations of the same server that this login has replaced. */
+  /** Replaces the grant with the same key, and those of earlier registrations for the same resource and account. */
   saveLogin(grant: NewGrant): GrantRow {
     const id = grantId(grant);
     const { resource, issuer, clientId, account, facts } = grant;
@@ -133,13 +133,17 @@ export class IdentityStore {
         ...[JSON.stringify(grant.scopes), grant.issuedMs, grant.expiresMs ?? null],
         JSON.stringify(facts),
       );
-      this.#run('INSERT OR REPLACE INTO served VALUES (?, ?, ?, ?)', url, account, id, facts.loginMs);
-      if (facts.way === 'registered')
+      if (facts.way === 'registered') {
+        const replaced = `resource = ? AND issuer = ? AND account = ? AND id <> ? AND json_extract(facts, '$.way') = 'registered'`;
+        const key = [resource, issuer, account, id];
+        // Other servers may have logged in with the same registration; their tokens are for the same resource and account.
         this.#run(
-          `DELETE FROM grants WHERE resource = ? AND issuer = ? AND account = ? AND id <> ?
-           AND json_extract(facts, '$.way') = 'registered'`,
-          ...[resource, issuer, account, id],
+          `UPDATE OR REPLACE served SET grant_id = ? WHERE grant_id IN (SELECT id FROM grants WHERE ${replaced})`,
+          ...[id, ...key],
         );
+        this.#run(`DELETE FROM grants WHERE ${replaced}`, ...key);
+      }
+      this.#run('INSERT OR REPLACE INTO served VALUES (?, ?, ?, ?)', url, account, id, facts.loginMs);
       this.#run('DELETE FROM served WHERE grant_id NOT IN (SELECT id FROM grants)');
     });
     return this.readGrant(id) as GrantRow;
