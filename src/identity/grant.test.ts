@@ -7,7 +7,7 @@ import { Grant, type GrantParts } from './grant.js';
 import type { RegistrationWay } from './grant-row.js';
 import type { IdentityStore } from './identity-store.js';
 import { openStore } from './open-store.js';
-import { refreshAtMs, retryDelayMs } from './refresh-timing.js';
+import { refreshAtMs, retryDelayMs, retryWaitMs } from './refresh-timing.js';
 import { readTokenAnswer, type TokenAnswer } from './token-endpoint.js';
 
 const folders: string[] = [];
@@ -300,6 +300,26 @@ describe('AC-A15 what the answers mean', () => {
     expect([requests.length, grant.token()?.header[1]]).toEqual([1, 'Bearer second']);
   });
 
+  test('AC-A15 a wait that was stored before the clock was set back does not block the grant', async () => {
+    const yearMs = 365 * 86_400_000;
+    const { clock, grant, store, row, requests } = setup(() => ok('second'));
+    store.takeLease(row, 'other', clock.date().getTime(), () => false);
+    store.noteFailure(row, 'other', {
+      ...{ failures: 1, refusedMs: undefined, isInterrupted: false, lastError: { reason: 'x', atMs: 1 } },
+      retryMs: clock.date().getTime() + yearMs,
+    });
+    expect([await grant.refresh(), requests.length]).toEqual(['renewed', 1]);
+  });
+
+  test('AC-A15 a refused client is asked for again after a minute, also if the clock was set back', async () => {
+    const answers = [refused('invalid_client'), ok('second')];
+    const { clock, grant, requests } = setup(() => answers.shift() as TokenAnswer, 3_600, false, 'configured');
+    expect(await grant.refresh()).toBe('client_refused');
+    clock.jumpWall(-365 * 86_400_000);
+    await clock.advanceAsync(61_000);
+    expect([await grant.refresh(), requests.length]).toEqual(['renewed', 2]);
+  });
+
   test('an answer that comes after another process has marked the grant as dead revives it', async () => {
     let finish: (answer: TokenAnswer) => void = () => {};
     const world = setup(() => new Promise((resolve) => (finish = resolve)) as unknown as TokenAnswer);
@@ -434,4 +454,11 @@ test('retries wait 2 s, then twice as long, up to five minutes; Retry-After coun
     ...[2_000, 4_000, 8_000, 300_000, 300_000],
   ]);
   expect(retryDelayMs(1, 60_000, half)).toBe(60_000);
+});
+
+test('the longest legal wait counts in full; a longer one, and one that is over, is none', () => {
+  const longestMs = Math.ceil(retryDelayMs(100, undefined, () => 0.999_999_9));
+  expect([longestMs, retryWaitMs(longestMs, 0), retryWaitMs(longestMs + 1, 0), retryWaitMs(5, 7)]).toEqual([
+    ...[360_000, 360_000, 0, 0],
+  ]);
 });

@@ -18,7 +18,7 @@ import type { GrantRow, GrantTokens } from './grant-row.js';
 import { noTokenNow } from './identity-errors.js';
 import type { IdentityStore } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
-import { refreshAtMs, retryDelayMs } from './refresh-timing.js';
+import { refreshAtMs, retryDelayMs, retryWaitMs } from './refresh-timing.js';
 import { isClientRefusal, type TokenAnswer } from './token-endpoint.js';
 
 const refusalsMax = 3;
@@ -152,8 +152,9 @@ export class Grant {
       if (row.facts.grantType === 'code' && row.refreshToken === undefined) return 'refused';
       const nowMs = clock.date().getTime();
       if (this.#unsaved) throw this.#later(againMs);
-      if (row.retryMs > nowMs) throw this.#later(row.retryMs - nowMs);
-      if (this.#clientRefusedUntilMs > nowMs) return 'client_refused';
+      const waitMs = retryWaitMs(row.retryMs, nowMs);
+      if (waitMs > 0) throw this.#later(waitMs);
+      if (this.#clientRefusedUntilMs > clock.nowMs()) return 'client_refused';
       // A row of its own: the lease may have been left by a process that died, and only this row says so.
       const leased = this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone));
       if (leased) return this.#send(leased);
@@ -224,11 +225,12 @@ export class Grant {
 
   /** The secret may be wrong in this configuration only, or may just be rotated: other processes keep the grant as it is. */
   async #refuseClient(row: GrantRow, reason: string, nowMs: number): Promise<RefreshResult> {
-    this.#clientRefusedUntilMs = nowMs + clientRefusedMs;
+    const { clock } = this.#parts;
+    this.#clientRefusedUntilMs = clock.nowMs() + clientRefusedMs;
     const lastError = { reason, atMs: nowMs };
     await this.#persist(() => this.#parts.store.noteFailure(row, this.#holder, { ...row, lastError }));
     this.reload();
-    this.#plan(this.#clientRefusedUntilMs);
+    this.#plan(this.#clientRefusedUntilMs - clock.nowMs());
     return 'client_refused';
   }
 
@@ -322,14 +324,14 @@ export class Grant {
     const canRefresh = row.facts.grantType === 'client_credentials' || row.refreshToken !== undefined;
     if (this.#refreshAtMs === undefined || !canRefresh) return;
     this.#isUsed = false;
-    this.#plan(Math.max(this.#refreshAtMs, row.retryMs));
+    const nowMs = clock.date().getTime();
+    this.#plan(Math.max(0, this.#refreshAtMs - nowMs, retryWaitMs(row.retryMs, nowMs)));
   }
 
-  #plan(atWallMs: number): void {
+  #plan(delayMs: number): void {
     const { clock } = this.#parts;
     if (this.#isClosed) return;
     this.#cancel();
-    const delayMs = Math.max(0, atWallMs - clock.date().getTime());
     this.#cancel = clock.at(clock.nowMs() + delayMs, () => this.#due());
   }
 
@@ -353,7 +355,7 @@ export class Grant {
 
   /** The error for callers. A later attempt is planned. */
   #later(delayMs: number): HostError {
-    this.#plan(this.#parts.clock.date().getTime() + delayMs);
+    this.#plan(delayMs);
     return noTokenNow(delayMs, this.#row.facts.lastError?.reason ?? 'waiting');
   }
 }

@@ -7,6 +7,8 @@ const marginMsMin = 60_000;
 const marginMsMax = 5 * 60_000;
 const retryMsMin = 2_000;
 const retryMsMax = 5 * 60_000;
+/** With the random part of a delay. A `Retry-After` is cut to five minutes. */
+const retryWaitMsMax = 1.2 * retryMsMax;
 
 /** Time of the refresh; undefined: the lifetime is not known, so only a 401 causes one. */
 export function refreshAtMs(issuedMs: number, expiresMs: number | undefined, random: Random): number | undefined {
@@ -16,6 +18,15 @@ export function refreshAtMs(issuedMs: number, expiresMs: number | undefined, ran
   if (lifetimeMs <= shortLifetimeMs) return expiresMs - (lifetimeMs / 4) * (0.6 + 0.4 * random());
   const marginMs = Math.max(marginMsMin, Math.min(lifetimeMs / 10, marginMsMax));
   return expiresMs - marginMs * (0.8 + 0.4 * random());
+}
+
+/**
+ * Time left until `retryMs`, which is wall time because processes share it. No wait is longer than `retryWaitMsMax`, unless the clock
+ * was set back since: then it is over.
+ */
+export function retryWaitMs(retryMs: number, nowMs: number): number {
+  const waitMs = retryMs - nowMs;
+  return waitMs > retryWaitMsMax ? 0 : Math.max(0, waitMs);
 }
 
 /** `failures`: number of failures in a row, the new one included. */
