@@ -5,7 +5,7 @@ import { seededRandom } from '../kernel/random.js';
 import { memoryPinStore } from '../policy/pin-records.js';
 import { type PinReview, reviewOf } from '../policy/pin-review.js';
 import { Pins } from '../policy/pins.js';
-import { isPartlyHidden, reviewLines } from './approve.js';
+import { hashHint, isPartlyHidden, reviewLines } from './approve.js';
 import { paint, plainScreen } from './output/styled.js';
 
 type Tool = { [key: string]: Json };
@@ -99,4 +99,9 @@ test('the description is shown behind many other changes, and a tool with hidden
   expect([many, long, cut].map(isPartlyHidden)).toEqual([true, true, true]);
   expect(textOf(many)).toContain('not all changes are shown');
   expect(textOf(cut)).toContain('too large to be shown whole');
+});
+
+test('a version to approve is one word of a shell, whatever the server calls its tool', () => {
+  const waiting = { server: 's', tool: "x';id;'", hash: 'sha256:0' } as PinReview;
+  expect(hashHint([waiting])).toMatch(/ hostler approve --yes --hash 's\/x'\\'';id;'\\''=sha256:0'$/);
 });

@@ -4,6 +4,7 @@
  * Not here: the comparison (policy/pin-review.ts), the approval itself (host/approvals.ts).
  */
 import { readTarget } from '../config/server-name.js';
+import { quoted } from '../kernel/shell-word.js';
 import { neutraliseLine, showUnseen } from '../kernel/terminal-text.js';
 import type { PinReview } from '../policy/pin-review.js';
 import { type Command, hostOptions, jsonOption, type ParsedArgs, usageError } from './command.js';
@@ -104,9 +105,9 @@ function hashOption(text: string, server: string | undefined, waiting: readonly 
 const isSame = (a: Pick<Approved, 'server' | 'tool'>, b: Pick<Approved, 'server' | 'tool'>): boolean =>
   a.server === b.server && a.tool === b.tool;
 
-const hashHint = (waiting: readonly PinReview[]): string => {
-  const named = waiting.flatMap(({ server, tool, hash }) => (hash ? [`--hash '${server}/${tool}=${hash}'`] : []));
-  const shown = named.slice(0, 3).map((text) => neutraliseLine(text, valueChars));
+export const hashHint = (waiting: readonly PinReview[]): string => {
+  const named = waiting.flatMap(({ server, tool, hash }) => (hash ? [`${server}/${tool}=${hash}`] : []));
+  const shown = named.slice(0, 3).map((text) => `--hash ${quoted(neutraliseLine(text, valueChars))}`);
   return `look at the tools first, then name each version: hostler approve --yes ${shown.join(' ')}${named.length > 3 ? ' ...' : ''}`;
 };
 

@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { parseDuration } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
+import { quoted } from '../kernel/shell-word.js';
 import { argumentsText, isMember, missingArguments, writtenArguments } from './call/arguments.js';
 import { isSchema, type Schema } from './call/schema-types.js';
 import { exampleArguments, signatureOf } from './call/signature.js';
@@ -63,7 +64,7 @@ function explainMissing({ server, tool }: FoundTool, schema: Schema, missing: re
   const lines = [
     [span('bad', `hostler: ${name} needs ${missing.join(', ')} [invalid_spec]`)],
     `         ${signatureOf(tool, schema)}`,
-    ['         ', span('name', `hostler call ${name} ${exampleArguments(schema)}`)],
+    ['         ', span('name', `hostler call ${quoted(name)} ${exampleArguments(schema)}`)],
   ];
   printLines(lines, process.stderr);
   return EXIT.usage;

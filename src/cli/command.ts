@@ -6,7 +6,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { HostError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
-import { quoted } from './output/print.js';
+import { quoted } from '../kernel/shell-word.js';
 
 type Options = NonNullable<ParseArgsConfig['options']>;
 

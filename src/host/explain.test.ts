@@ -105,3 +105,8 @@ test('a list of tools that failed is part of the explanation', () => {
   const toolsError = 'tools/list failed';
   expect(explain({ ...facts, row: { ...row, toolsError } }).state.toolsError).toBe(toolsError);
 });
+
+test('the command to approve a tool is safe to paste, whatever the server calls the tool', () => {
+  const { call } = explain({ ...facts, tool: "x';id;'", pin: changed });
+  expect(call).toMatchObject({ hint: "compare and approve it: hostler approve 'git/x'\\'';id;'\\'''" });
+});

@@ -1,5 +1,6 @@
 import { renamed } from '../config/tool-rules.js';
 import { didYouMean } from '../kernel/nearest-name.js';
+import { quoted } from '../kernel/shell-word.js';
 import { denial } from '../policy/allowlist.js';
 import { embedder, type Principal } from '../policy/operation.js';
 import type { PinStatus } from '../policy/pin-records.js';
@@ -154,7 +155,7 @@ function forecast(facts: ExplainFacts): CallForecast {
     return refused(
       'schema_changed',
       `its definition is ${pinned} and not approved`,
-      `compare and approve it: hostler approve ${definition.name}/${facts.tool}`,
+      `compare and approve it: hostler approve ${quoted(`${definition.name}/${facts.tool}`)}`,
     );
   if (budget && budget.left <= 0)
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);

@@ -8,6 +8,7 @@ import type { AuthSettings } from '../config/auth-settings.js';
 import type { Clock } from '../kernel/clock.js';
 import { type HostError, notExecuted } from '../kernel/errors.js';
 import type { Redact } from '../kernel/redact.js';
+import { quoted } from '../kernel/shell-word.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { scopesOf } from '../transports/http/challenges.js';
 import { type AuthorizationServer, type Discovered, sameIssuer } from './discovery.js';
@@ -45,7 +46,7 @@ export function checkLoginPage(server: string, as: AuthorizationServer): void {
   const { authorization_endpoint: page = as.issuer, authorization_response_iss_parameter_supported: sendsIss } = as;
   const [shown, own] = [new URL(page).origin, new URL(as.issuer).origin];
   if (sendsIss || shown === own) return;
-  const hint = `if you know that the two belong together: hostler login ${server} --issuer ${as.issuer}`;
+  const hint = `if you know that the two belong together: hostler login ${server} --issuer ${quoted(as.issuer)}`;
   const text = `its login page is at ${shown}, not at its authorization server ${own}`;
   throw refusal(server, 'metadata_invalid', text, hint);
 }
@@ -132,8 +133,8 @@ export async function registerClient({
     createdMs: clock.date().getTime(),
   };
   function refused(): HostError {
-    const quoted = neutraliseLine(redact(answer.toString('utf8')), answerCharsShown);
-    const text = `its authorization server refused to register Hostler (${status}): ${quoted}`;
+    const answerText = neutraliseLine(redact(answer.toString('utf8')), answerCharsShown);
+    const text = `its authorization server refused to register Hostler (${status}): ${answerText}`;
     return refusal(server, 'registration_refused', text, createHint(as.issuer, redirect)).with({ httpStatus: status });
   }
 }
@@ -148,7 +149,9 @@ export const clientNeeded = (server: string, as: AuthorizationServer, redirect: 
   );
 
 function createHint(issuer: string, redirect: string): string {
-  const entry = `"auth": {"issuer": "${issuer}", "clientId": "…", "redirect": {"port": ${new URL(redirect).port || 80}}}`;
+  // A brace would begin a placeholder of the configuration. No URL has one.
+  const shown = JSON.stringify(issuer.replaceAll('{', '%7B'));
+  const entry = `"auth": {"issuer": ${shown}, "clientId": "…", "redirect": {"port": ${new URL(redirect).port || 80}}}`;
   return `create an OAuth client there with the redirect URI ${redirect}, then write ${entry} in the server's entry`;
 }
 

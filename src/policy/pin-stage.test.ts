@@ -70,6 +70,12 @@ test('without a readable status no call passes', async () => {
   expect(charged).toEqual([]);
 });
 
+test('D-25 the command of a refusal is safe to paste, whatever the server calls the tool', async () => {
+  const { send } = setUp(() => 'changed');
+  const { hint } = await failureOf(send({ ...call, tool: "x';id;'" }));
+  expect(hint).toBe("ask the operator to compare the definitions: hostler approve 'github/x'\\'';id;'\\'''");
+});
+
 test('D-25 a changed tool is refused from the next call on, and passes once approved', async () => {
   const pins = new Pins({ store: memoryPinStore() });
   const { send } = setUp((server, tool) => pins.statusOf(server, tool));

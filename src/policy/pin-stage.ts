@@ -6,6 +6,7 @@
  */
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
+import { quoted } from '../kernel/shell-word.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Call, Stage } from './operation.js';
 import type { PinStatus } from './pin-records.js';
@@ -79,6 +80,6 @@ function refusal(
     ...hashes,
     phase: 'queued',
     execution: 'not_executed',
-    hint: `ask the operator to compare the definitions: hostler approve ${shown(server)}/${shown(tool)}`,
+    hint: `ask the operator to compare the definitions: hostler approve ${quoted(`${shown(server)}/${shown(tool)}`)}`,
   });
 }

@@ -27,6 +27,11 @@ test('a signature has the types of the schema, required parameters first', () =>
   expect([signatureOf('none', {}), exampleArguments({})]).toEqual(['none()', '']);
 });
 
+test('an example can be pasted, whatever the server calls a parameter', () => {
+  const name = '$(id);x y';
+  expect(exampleArguments({ type: 'object', properties: { [name]: {} }, required: [name] })).toBe(`'${name}'=text`);
+});
+
 test('no schema of a server can make the signature longer than its bound', () => {
   const loop = { properties: { a: { $ref: '#' } }, required: ['a'] };
   expect(signatureOf('t', loop).length).toBeLessThan(200);

@@ -1,4 +1,5 @@
 /** A tool as a TypeScript-like signature, and an example of its arguments. */
+import { quoted } from '../../kernel/shell-word.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import {
   alternativesOf,
@@ -74,7 +75,7 @@ const examples: Readonly<Record<Kind, string>> = {
 };
 
 function exampleArgument(name: string, given: unknown, root: Schema): string {
-  const shown = neutraliseLine(name, nameChars);
+  const shown = quoted(neutraliseLine(name, nameChars));
   const [first] = valuesOf(resolved(given, root) ?? {}) ?? [];
   if (typeof first === 'string' && /^[\w.-]+$/.test(first)) return `${shown}=${first}`;
   const [kind] = kindsOf(given, root) ?? [];

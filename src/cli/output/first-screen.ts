@@ -3,8 +3,9 @@
  * Invariants: the key is shown in full only when it was just created; text of the configuration is neutralised.
  */
 import type { StatusRow } from '../../host/status.js';
+import { quoted } from '../../kernel/shell-word.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { counted, quoted } from './print.js';
+import { counted } from './print.js';
 import { stateSpan } from './states.js';
 import { approvalLines, noteOf, totalsLine } from './status-table.js';
 import { type Line, type Screen, span } from './styled.js';

@@ -1,4 +1,4 @@
-/** Prints text and JSON, both neutralised; formats durations, sizes and words for a shell. */
+/** Prints text and JSON, both neutralised; formats durations and sizes. */
 import { neutralise, neutraliseJson } from '../../kernel/terminal-text.js';
 import { type Line, paint, screenOf } from './styled.js';
 
@@ -41,7 +41,3 @@ export const formatSize = (bytes: number): string =>
   bytes < 1_000 ? `${bytes} B` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
-
-/** As a word for a shell. */
-export const quoted = (text: string): string =>
-  /^[\w./@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;

@@ -7,6 +7,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Host } from '../../host/host.js';
 import { HostError } from '../../kernel/errors.js';
+import { quoted } from '../../kernel/shell-word.js';
 import type { Guard } from '../../policy/allowlist.js';
 
 const itemsMax = 10_000;
@@ -58,7 +59,7 @@ export class DisabledItems {
   readonly #guard: Guard = ({ server, tool }) => {
     const isServer = this.#items.has(server);
     if (!isServer && (tool === undefined || !this.#items.has(itemOf(server, tool)))) return { allow: true };
-    const hint = `hostler enable ${itemOf(server, isServer ? undefined : tool)} puts it back`;
+    const hint = `hostler enable ${quoted(itemOf(server, isServer ? undefined : tool))} puts it back`;
     return { allow: false, reason: 'hostler disable took it out of service', hint };
   };
 }
