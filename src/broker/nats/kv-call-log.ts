@@ -248,7 +248,7 @@ export class KvCallLog implements CallLog {
   /** Adds the reply to the row. A large reply is read from the stream of bodies. */
   async #withReply(id: CallId, found: FoundRow): Promise<CallRow> {
     const { row, seq } = found;
-    const reply = row.inline ?? (row.body && (await this.#store.readBody(row.body.seq)));
+    const reply = row.inline ?? (await this.#store.readBody(row));
     if (reply && row.owner !== this.owner) this.#adopt(id, found);
     return visible(row, seq, reply);
   }
@@ -270,7 +270,7 @@ export class KvCallLog implements CallLog {
   /** Returns the sequence of the row. */
   async #dropReply({ rowKey: key, bucket, seq }: KnownCall, row: StoredRow): Promise<number> {
     if (row.body) {
-      await this.#store.remove(bodiesStream, row.body.seq);
+      await this.#store.removeBody(key);
       return seq;
     }
     const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
@@ -292,7 +292,7 @@ export class KvCallLog implements CallLog {
       const bare = { isPurged: true, body: undefined, inline: undefined, write: this.#store.newWrite() };
       const written = await this.#store.write(bucket, key, { ...row, ...bare, state }, seq, storeId);
       if (written === 'conflict') continue;
-      if (row.body) await this.#store.remove(bodiesStream, row.body.seq);
+      if (row.body) await this.#store.removeBody(key);
       const known = this.#known.get(key);
       if (known && state !== 'running') this.#known.forget(known);
       else if (known) known.row = undefined;
@@ -300,9 +300,9 @@ export class KvCallLog implements CallLog {
     }
   }
 
-  #expired({ bucket, seq, row }: KnownCall): void {
+  #expired({ rowKey: key, bucket, seq, row }: KnownCall): void {
     if (row?.storeId !== this.storeId) return;
-    if (row.body) this.#store.remove(bodiesStream, row.body.seq).catch(() => {});
+    if (row.body) this.#store.removeBody(key).catch(() => {});
     this.#removeAt(this.#clock.nowMs(), bucket, seq);
   }
 

@@ -114,6 +114,8 @@ export const writeMs = 10_000;
 const acknowledgedMs = 1_000;
 /** Longest time in which a new row may be created. */
 const createMs = 20_000;
+/** In a message of the stream of bodies: the write that made it. */
+const writeHeader = 'Nats-Msg-Id';
 const noRoom = [10077, 10047, 10023];
 const notFound = [10037, noStream];
 
@@ -262,10 +264,16 @@ export class KvStore {
     }
   }
 
-  /** Undefined: it was removed. */
-  async readBody(seq: number): Promise<Buffer | undefined> {
-    const message = await this.jsm.direct.getMessage(bodiesStream, { seq }).catch(unlessMissing);
-    return message ? bufferOf(message.data) : undefined;
+  /** Undefined: it was removed. If the stream was deleted and made again, its sequence may be that of a reply to another call. */
+  async readBody({ body, write }: Pick<StoredRow, 'body' | 'write'>): Promise<Buffer | undefined> {
+    if (!body) return undefined;
+    const message = await this.jsm.direct.getMessage(bodiesStream, { seq: body.seq }).catch(unlessMissing);
+    return message?.header.get(writeHeader) === write ? bufferOf(message.data) : undefined;
+  }
+
+  /** By the key of its row: its sequence may be that of a reply to another call. */
+  async removeBody(key: string): Promise<void> {
+    await this.jsm.streams.purge(bodiesStream, { filter: bodySubject(key) }).catch(unlessMissing);
   }
 
   /** Keys of rows below these tokens. */

@@ -157,6 +157,31 @@ test('a bucket or stream that is deleted under the hosts is made again, and the 
   await other.close();
 });
 
+test('the stream of large replies is deleted and made again: no worker gets or removes the reply of another', async () => {
+  const { url } = stage.server;
+  const other = await connectNats({ url, key: stage.hostPair.seed, name: 'other', reconnects: false });
+  const { streams } = await jetstreamManager(other);
+  host.upstreams.onCall = ({ args }) => `{"content":[],"ran":${args},"text":"${'x'.repeat(100_000)}"}`;
+  const { storeId } = await worker.connection.call(request('k1'));
+  await replyTo(worker, 'k1');
+  await streams.delete('HOSTLER_BODIES');
+  const second = await stage.connect('w2', 'second');
+  const large = async (key: string) => {
+    await second.connection.call(request(key));
+    return replyTo(second, key);
+  };
+  await large('k2');
+  const next = await stage.connect('w1', 'next');
+  await next.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: true } }));
+  expect((await replyTo(next, 'k1')).slice(0, 300)).toContain('outcome_uncertain');
+  next.connection.acknowledge(['k1']);
+  await eventually('the acknowledgement', () => host.nats.log.usage().finished === 1);
+  await large('k3');
+  const { reply } = (await host.nats.log.find({ worker: 'w2', epoch: 'e_w2', key: 'k2' })) ?? {};
+  expect(reply?.toString().slice(0, 300)).toContain('"ran":{"key":"k2"}');
+  await other.close();
+});
+
 test.each(['before', 'after'])(
   'B11 the bucket of keys is deleted %s the next host starts: a key that ran is not run again',
   async (when) => {
