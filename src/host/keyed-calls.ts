@@ -3,7 +3,7 @@
  * Not here: remembering keys. `KeyedCalls` is injected, because the log of calls is in a folder below.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import { embedder } from '../policy/operation.js';
 import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/channel.js';
@@ -50,7 +50,7 @@ export class KeyedCallLogs {
     if (this.#isClosed) throw hostClosed(call.server).with({ execution: 'uncertain' });
     const own = this.#own;
     const shared = this.#shared;
-    const log = own && shared ? ((await own.knows(call)) ? own : shared) : (own ?? shared);
+    const log = own && shared ? ((await own.knows(call).catch(throwInDoubt)) ? own : shared) : (own ?? shared);
     if (!log) throw noKeyedCalls(call.server);
     return log.run(call);
   }
@@ -61,6 +61,18 @@ export class KeyedCallLogs {
     const closed = await Promise.allSettled([this.#shared?.close(), this.#own?.close()]);
     for (const each of closed) if (each.status === 'rejected') throw each.reason;
   }
+}
+
+/** A log that cannot be read does not show whether it has the key. */
+export function throwInDoubt(error: unknown): never {
+  if (!isHostError(error)) throw error;
+  const { message, hint } = error;
+  const next = 'make the call again with the same key';
+  throw error.with({
+    execution: 'uncertain',
+    message: `${message}; an earlier call with this key may have run`,
+    hint: hint === undefined ? next : `${hint}; then ${next}`,
+  });
 }
 
 export async function callOnce(

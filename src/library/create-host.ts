@@ -7,7 +7,7 @@ import path from 'node:path';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { createHost as createPlainHost, type Host } from '../host/host.js';
 import type { HostConfig, HostOptions } from '../host/host-interface.js';
-import type { KeyedCalls } from '../host/keyed-calls.js';
+import { type KeyedCalls, throwInDoubt } from '../host/keyed-calls.js';
 import type { IdentityPlace } from '../identity/identity-place.js';
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
@@ -35,7 +35,7 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
   };
   const calls: KeyedCalls = {
     knows: async (call) => (opened !== undefined || hasKeys(options.stateDir)) && (await open()).knows(call),
-    run: async (call) => (await open()).run(call),
+    run: async (call) => (await open().catch(throwInDoubt)).run(call),
     close: async () => (await opened?.catch(() => undefined))?.close(),
   };
   host.useKeyedCalls(calls, 'own');

@@ -1,5 +1,5 @@
 /** Calls with an idempotency key over a real host and a real log, also over a restart. */
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -7,7 +7,9 @@ import { createBroker } from '../../src/broker/create-broker.js';
 import { keyedCalls } from '../../src/broker/keyed-calls.js';
 import type { Host } from '../../src/host/host.js';
 import { systemClock } from '../../src/kernel/clock.js';
+import { HostError } from '../../src/kernel/errors.js';
 import { createHost } from '../../src/library/create-host.js';
+import { withSmallDisk } from '../broker/store/full-disk-cycles.js';
 import { eventually } from '../eventually.js';
 import { FakeTransport } from '../fakes/attached-transport.js';
 import { MemoryCallLog } from '../fakes/memory-call-log.js';
@@ -124,6 +126,50 @@ test('B11 keys that several hosts share need no log of their own; one that may h
   writeFileSync(path.join(stateDir, 'calls', 'calls.db'), '');
   await expect(host.call('bank', 'pay', {}, { idempotencyKey: 'b' })).rejects.toMatchObject({ code: 'invalid_spec' });
   expect(transport.calls).toEqual(['pay']);
+  await host.close();
+});
+
+test.each(['own', 'shared'])(
+  'B11 a key that ran is not said to have not run when its log cannot be opened on a full disk; new keys use the %s log',
+  async (scope) => {
+    await withSmallDisk(8, async (stateDir) => {
+      const before = await bank(stateDir);
+      await pay(before.host, 'a');
+      await before.host.close();
+      // As the last process leaves them when its disk fails: the next one copies the write-ahead log, for which there is no room.
+      const file = (name: string) => path.join(stateDir, 'calls', name);
+      renameSync(file('calls.db'), file('calls.db-failed'));
+      writeFileSync(file('calls.db-wal'), Buffer.alloc(64 * 1024));
+      const others = path.join(stateDir, 'others');
+      expect(() => writeFileSync(others, Buffer.alloc(9 * 1024 * 1024))).toThrow('ENOSPC');
+
+      const { host, transport } = await bank(stateDir);
+      const shared = keyedCalls(new MemoryCallLog(systemClock), systemClock, true, () => {});
+      if (scope === 'shared') host.useKeyedCalls(shared, 'shared');
+      const error = await host.call('bank', 'pay', {}, { idempotencyKey: 'a' }).catch((thrown: unknown) => thrown);
+      expect(error).toMatchObject({
+        code: 'insufficient_storage',
+        message: expect.stringMatching(/; an earlier call with this key may have run$/),
+        hint: expect.stringMatching(/; then make the call again with the same key$/),
+        details: { execution: 'uncertain' },
+      });
+      rmSync(others);
+      // A log that failed is not opened again in the same process.
+      expect(await pay(host, 'a')).toBe('uncertain');
+      expect(transport.calls).toEqual([]);
+      await host.close();
+    });
+  },
+);
+
+test('B11 a key is not said to have not run when its log, which failed, does not say whether it has the key', async () => {
+  const { host, transport } = await bank();
+  const failed = new HostError('insufficient_storage', 'the log failed', { execution: 'not_executed' });
+  const none = { run: () => Promise.reject(new Error('unused')), close: async () => {} };
+  host.useKeyedCalls({ ...none, knows: () => Promise.reject(failed) }, 'own');
+  host.useKeyedCalls({ ...none, knows: async () => false }, 'shared');
+  expect(await pay(host, 'a')).toBe('uncertain');
+  expect(transport.calls).toEqual([]);
   await host.close();
 });
 
