@@ -12,6 +12,8 @@ export const brokerLimits = {
   deadlineMs: 10 * 60_000,
   /** Calls of one worker that are in the log and not acknowledged. */
   callsPerWorker: 256,
+  /** Sendings of one call, all of the same worker, that wait for its receipt or its outcome. */
+  sendingsPerCall: 64,
   /** Arguments of the calls of one worker that a host has in memory. */
   requestBytesPerWorker: 64 * MiB,
   /** Replies of one worker that are in the log and not acknowledged. */

@@ -83,6 +83,7 @@ export class BrokerService implements ServiceHandlers {
     this.#runner = new CallRunner({
       ...{ log, clock, onProblem },
       slots: new RunningSlots(runningPerWorker, brokerLimits.callsPerWorker),
+      sendingsMax: brokerLimits.sendingsPerCall,
       onRepeated: () => void this.#counts.repeated++,
       onUncertain: ({ id: { worker, key } }) => this.#report({ kind: 'uncertain', worker, key }),
     });

@@ -152,6 +152,12 @@ export const tooManyBytes = (actual: number, limit: number): HostError =>
     { reason: 'worker_bytes', actual, limit, retryAfterMs: 1_000 },
   );
 
+export const tooManySendings = (limit: number): HostError =>
+  new HostError('overloaded', `${limit} sendings of this call wait for its receipt`, {
+    ...{ reason: 'sendings', limit, retryAfterMs: 1_000, execution: 'uncertain' },
+    hint: 'wait for the receipt before sending the call again',
+  });
+
 export const stopping = (): HostError =>
   notExecuted('overloaded', 'the host is stopping', 'send the call again when the host is back', {
     ...{ reason: 'stopping', retryAfterMs: 1_000 },

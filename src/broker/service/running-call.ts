@@ -27,6 +27,7 @@ import {
   type NamedTool,
   rowRemoved,
   stopping,
+  tooManySendings,
   type UncertainReason,
   uncertain,
 } from './call-errors.js';
@@ -66,6 +67,8 @@ export interface RunnerPorts {
   readonly clock: Clock;
   /** Undefined: no limit. */
   readonly slots?: RunningSlots | undefined;
+  /** Callers of one call. Undefined: no limit. */
+  readonly sendingsMax?: number;
   onRepeated?(task: CallTask): void;
   onUncertain?(task: CallTask): void;
   onProblem(error: unknown): void;
@@ -100,8 +103,16 @@ export class RunningCall {
 
   join({ digest }: CallTask, party: string, caller: Caller): void {
     if (digest !== this.task.digest) return caller.refuse(keyConflict(this.task));
-    // Each sending has its own receipt, also one that is replaced.
-    this.#callers = this.#callers.filter((each) => each.party !== party || !each.hasReceipt);
+    const { sendingsMax = Number.POSITIVE_INFINITY } = this.ports;
+    // Until the row is durable no caller has a receipt, then each has one.
+    if (this.#owner === undefined) {
+      if (this.#callers.length >= sendingsMax) return caller.refuse(tooManySendings(sendingsMax));
+    } else {
+      // Each sending has its own receipt, also one that is replaced.
+      this.#callers = this.#callers.filter((each) => each.party !== party);
+      // Its worker asks for the outcome.
+      if (this.#callers.length >= sendingsMax) this.#callers.shift();
+    }
     this.#callers.push({ party, caller, hasReceipt: false });
     if (this.#owner !== undefined) this.#receipts(this.#owner);
   }
