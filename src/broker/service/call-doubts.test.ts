@@ -68,6 +68,34 @@ test('a call that its host begins after all, when it was only cut off, is not sa
   expect(again.all).toEqual(['receipt me', 'error outcome_uncertain host_lost']);
 });
 
+test.each<[string, (rig: RunnerRig) => void]>([
+  ['the log is full', (rig) => (rig.log.refusal = () => new HostError('overloaded', 'full'))],
+  ['another call has the only slot', (rig) => rig.send('second')],
+])('a call that must not run for a moment does not run without a slot when %s', async (_name, fill) => {
+  const rig = new RunnerRig();
+  rig.limit(1, 10);
+  rig.send('first');
+  rig.send();
+  await settle();
+  expect(await rig.row()).toMatchObject({ state: 'received' });
+  await rig.restart();
+  rig.limit(1, 10);
+  fill(rig);
+  const { begin } = rig.log;
+  rig.log.begin = async (id, version) => {
+    const begun = await begin.call(rig.log, id, version);
+    rig.refusal = undefined;
+    return begun;
+  };
+  await settle();
+  const { length: before } = rig.executed;
+  rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' });
+  const again = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: true } });
+  await settle();
+  expect(rig.executed).toHaveLength(before);
+  expect(again.all).toEqual(['receipt me', 'error denied allowlist']);
+});
+
 test('a call that waited here, and that another store may have begun before, is not said to have not run', async () => {
   const rig = new RunnerRig();
   rig.limit(1, 10);

@@ -211,14 +211,14 @@ export class RunningCall {
           // A call that must not run needs no room.
           if (busy && !sending.refusal) return row.state === 'running' ? this.#refuseInDoubt(busy) : this.#refuse(busy);
           this.#receipts(log.owner);
-          await this.#waitForSlot();
+          if (!sending.refusal) await this.#waitForSlot();
           const mayHaveRun: boolean = this.#mayHaveRun || row.state === 'running';
           // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
           if (this.isStopping() && mayHaveRun) return;
           const begun: CallRow | 'begun' | undefined = await log.begin(task.id, row.version);
           if (begun === 'begun') {
             this.#mayHaveRun = mayHaveRun;
-            return this.#execute();
+            return this.#execute(sending.refusal);
           }
           row = begun;
           break;
@@ -238,19 +238,19 @@ export class RunningCall {
     return this.ports.log.finish(this.task.id, owner, this.#uncertain(reason));
   }
 
-  /** A call that must not run any more does not wait. */
+  /** A call that is cancelled or at its deadline goes on without a slot, and is refused. */
   async #waitForSlot(): Promise<void> {
     const slot = this.#slot;
-    if (!slot || slot.isGranted || this.#refusal()) return;
+    if (!slot || slot.isGranted) return;
     const cancelTimer = this.ports.clock.at(this.task.deadlineAtMs, slot.ready.resolve);
     await slot.ready.promise;
     cancelTimer();
   }
 
-  /** Records the outcome of a row that is running and of this host. */
-  async #execute(): Promise<void> {
+  /** Records the outcome of a row that is running and of this host. `earlier`: a refusal for which the call waited for no room. */
+  async #execute(earlier?: HostError): Promise<void> {
     const { log, onProblem } = this.ports;
-    const outcome = await this.#outcome();
+    const outcome = await this.#outcome(earlier);
     try {
       const row = await log.finish(this.task.id, log.owner, outcome);
       this.#reply(row?.reply);
@@ -261,9 +261,9 @@ export class RunningCall {
     }
   }
 
-  async #outcome(): Promise<CallOutcome> {
+  async #outcome(earlier: HostError | undefined): Promise<CallOutcome> {
     // The row took time to become durable: role, epoch, cancel and deadline may have changed.
-    const refusal = this.isStopping() ? stopping() : this.#refusal();
+    const refusal = this.isStopping() ? stopping() : (earlier ?? this.#refusal());
     if (refusal) return this.#mayHaveRun ? this.#uncertain('host_lost') : this.#outcomeOf('refused', refusal);
     this.isExecuting = true;
     try {
