@@ -29,7 +29,7 @@ test('a worker is found by the digest of its key and by its name; a client and a
   expect(identities.workers()).toEqual([worker]);
 });
 
-test('an expired key is no worker, while another key of that worker still is', () => {
+test('an expired key identifies no worker, while another key of that worker still does', () => {
   const clock = new FakeClock();
   const inOneHour = new Date(clock.date().getTime() + 3_600_000).toISOString();
   const identities = new Identities(
@@ -46,7 +46,7 @@ test('an expired key is no worker, while another key of that worker still is', (
   expect(identities.current('w', 'e')).toBeDefined();
 });
 
-test('a change names the workers that are gone or have another epoch, and listeners hear of it', () => {
+test('a change names the workers that were removed or have another epoch, and listeners are notified', () => {
   const row = (epoch: string) => ({ hash: hashOf(`k-${epoch}`), worker: 'w', epoch });
   const identities = new Identities(
     keysOf({ a: row('e1'), x: { hash: hashOf('x'), worker: 'x', epoch: 'e' } }),

@@ -18,7 +18,7 @@ export class Identities {
   readonly #listeners = new Set<() => void>();
   #byDigest: ReadonlyMap<string, KeyEntry> = new Map();
   #byWorker: Rows = new Map();
-  /** Owner of each name by its last valid key. A name whose key has a mistake keeps its owner. */
+  /** The entry that last named each worker without a mistake. A name whose key has a mistake now keeps it. */
   #owners: ReadonlyMap<string, KeyEntry> = new Map();
   #refused: ReadonlySet<string> = new Set();
   #cancelExpiry: Cancel = () => {};
@@ -28,7 +28,7 @@ export class Identities {
     this.replace(keys);
   }
 
-  /** The worker whose key has this digest; undefined if there is none, or the key has expired. A session keeps the digest, to ask again. */
+  /** The worker whose key has this digest; undefined if there is none, or the key has expired. A session keeps its digest to ask again. */
   ofDigest(digest: string): WorkerIdentity | undefined {
     return this.#identity(this.#byDigest.get(digest));
   }
@@ -45,7 +45,7 @@ export class Identities {
     return [...this.#byWorker.values()].flatMap(([entry]) => (entry ? (asIdentity(entry) ?? []) : []));
   }
 
-  /** Workers whose calls are kept: also those that a key with a mistake names, in all epochs. */
+  /** Workers whose calls are kept. If a key with a mistake names a worker, its calls of all epochs are kept. */
   kept(): readonly KeptWorker[] {
     return [...this.workers(), ...[...this.#refused].map((name) => ({ name, epoch: undefined }))];
   }
@@ -96,7 +96,7 @@ export class Identities {
     const expiries = [...this.#byWorker.values()].flat().flatMap(({ expiresAtMs }) => expiresAtMs ?? []);
     this.#cancelExpiry();
     if (expiries.length === 0) return;
-    // Every minute at least, because the wall clock may be set.
+    // At least once a minute, because the wall clock may be set.
     const delayMs = expiries.reduce((least, at) => (at > wallMs ? Math.min(least, at - wallMs) : least), expiryLookMs);
     this.#cancelExpiry = this.#clock.at(this.#clock.nowMs() + delayMs, () => this.#changed());
   }
@@ -115,7 +115,7 @@ export interface KeptWorker {
 }
 
 export interface ChangedWorkers {
-  /** Workers that are no longer listed, or whose name has a new epoch, which means a new owner. */
+  /** Workers that are no longer listed, or whose name has a new epoch, which means a new holder. */
   readonly revoked: readonly { readonly name: string; readonly keptEpoch: string | undefined }[];
   readonly otherRole: ReadonlySet<string>;
 }

@@ -12,16 +12,16 @@ const fileWith = (text: string): string => {
   return file;
 };
 
-test('the key is what stands in the file, without blanks around it', () => {
+test('the key is the text of the file, without surrounding blanks', () => {
   expect(readKeyFile(fileWith(' hk_secret\n'), 'keyFile')).toBe('hk_secret');
 });
 
 test.each([
-  ['one that is not there', path.join(folder, 'nowhere'), 'cannot be read (ENOENT)', 'see that Hostler may read it'],
-  ['an empty one', fileWith(' \n'), 'is empty', 'write the key into it'],
-  ['one with more than a key', fileWith('hk_one hk_two'), 'holds more than one word', 'write the key into it'],
-  ['a large one', fileWith('hk_'.repeat(2_000)), 'is larger than 4096 bytes', 'write the key into it'],
-])('%s is told with the field that named it, and nothing of a key', (_what, file, what, next) => {
+  ['a missing file', path.join(folder, 'nowhere'), 'cannot be read (ENOENT)', 'see that Hostler may read it'],
+  ['an empty file', fileWith(' \n'), 'is empty', 'write the key into it'],
+  ['a file with two words', fileWith('hk_one hk_two'), 'holds more than one word', 'write the key into it'],
+  ['a large file', fileWith('hk_'.repeat(2_000)), 'is larger than 4096 bytes', 'write the key into it'],
+])('%s: the error names the setting with its path, and quotes nothing of a key', (_what, file, what, next) => {
   let error: unknown;
   try {
     readKeyFile(file, 'broker.keyFile');
@@ -37,7 +37,7 @@ test.each([
   expect(JSON.stringify(error)).not.toContain('hk_');
 });
 
-test('one that others can read is not used', () => {
+test('a key file that other users can read is not used', () => {
   const file = fileWith('hk_shared');
   chmodSync(file, 0o640);
   expect(() => readKeyFile(file, '--key-file')).toThrow('can be read or changed by others');

@@ -23,14 +23,14 @@ class Rig {
   calls = keyedCalls(this.log, this.clock, true, () => {});
   isRepeatable = false;
 
-  /** Killed, and started again on the same store. */
+  /** Ends the host, and starts it again on the same store. */
   async restart(): Promise<void> {
     await this.log.close();
     this.log = new MemoryCallLog(this.clock, this.rows);
     this.calls = keyedCalls(this.log, this.clock, true, () => {});
   }
 
-  /** What the caller hears: the text of the result, or the code of the error. */
+  /** The outcome for the caller: the text of the result, or the code of the error. */
   async call(more: Partial<KeyedCall> = {}): Promise<string> {
     const call: KeyedCall = {
       ...{ principal: 'p1', key: 'pay 4711', server: 'bank', tool: 'pay', args: '{"n":1}' },
@@ -90,7 +90,7 @@ test('the row is durable before the tool is called', async () => {
   expect([executedBefore, rig.executed.length]).toEqual([0, 1]);
 });
 
-test('a key is of one principal', async () => {
+test('a key belongs to one principal', async () => {
   const rig = new Rig();
   const [one, two] = [rig.call({ principal: 'p1' }), rig.call({ principal: 'p2' })];
   await settle();
@@ -99,7 +99,7 @@ test('a key is of one principal', async () => {
   expect(rig.executed).toHaveLength(2);
 });
 
-test('B11 the same key with other arguments, or for another tool, is a conflict, running or done', async () => {
+test('B11 the same key with other arguments, or for another tool, is a conflict, whether the first call runs or is done', async () => {
   const rig = new Rig();
   const first = rig.call();
   await settle();
@@ -170,7 +170,7 @@ test('a key is forgotten after a day', async () => {
   expect(rig.executed).toHaveLength(2);
 });
 
-test('a cancel of one caller does not end the call of another; the last one does', async () => {
+test('a cancel by one caller does not end a call for which others wait; a cancel by the last caller does', async () => {
   const rig = new Rig();
   const [one, two] = [new AbortController(), new AbortController()];
   const heard = [rig.call({ signal: one.signal }), rig.call({ signal: two.signal })];
@@ -184,7 +184,7 @@ test('a cancel of one caller does not end the call of another; the last one does
   expect(await rig.call({ key: 'k2', signal: AbortSignal.abort() })).toMatch(/^cancelled/);
 });
 
-test('a cancelled caller of a call that another host runs hears so at once, and does not run it later', async () => {
+test('a caller that cancels while another host runs the call is answered at once, and the call does not run again later', async () => {
   const rig = new Rig();
   rig.isRepeatable = true;
   void rig.call();
@@ -206,7 +206,7 @@ test('a cancelled caller of a call that another host runs hears so at once, and 
   expect(rig.executed).toHaveLength(1);
 });
 
-test('a result that is too large for the log reaches its caller, and later ones hear that it ran', async () => {
+test('a result that is too large for the log reaches its caller, and later callers are told that the call has run', async () => {
   const rig = new Rig();
   const first = rig.call();
   const large = `{"s":"${'x'.repeat(brokerLimits.replyBytes)}"}`;
@@ -234,7 +234,7 @@ test('a call that another host runs is waited for, until the deadline', async ()
   await calls.close();
 });
 
-test('a close gives running calls the time that it is given, and cancels them then', async () => {
+test('a close lets running calls finish for its grace time, and then cancels them', async () => {
   const rig = new Rig();
   const [first, second] = [rig.call(), rig.call({ key: 'other', deadlineMs: 60_000 })];
   await settle();

@@ -70,7 +70,7 @@ async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: Call
       return errorBody(tooLarge({ server, tool }, result.bytes.length, brokerLimits.replyBytes));
     },
   };
-  /** Undefined: another host runs the call. */
+  /** Resolves with undefined if another host runs the call. */
   const send = () =>
     new Promise<Buffer | undefined>((resolve, reject) => {
       const ended = () => resolve(undefined);
@@ -83,7 +83,7 @@ async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: Call
       if (read?.kind === 'result') return resultOf(read);
       if (read && large) return large;
       if (read) {
-        // A call that did not run may be made again with its key.
+        // A call that did not run may be made again with the same key.
         log.acknowledge(id);
         throw read.error;
       }

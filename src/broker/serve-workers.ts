@@ -105,7 +105,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     const { revoked, otherRole } = identities.replace(edited);
     onEvent({ kind: 'rekeyed', closed: revokedConnections - closedBefore });
     if (otherRole.size > 0) service.rolesChanged(otherRole);
-    // Every worker is tried, also when one fails.
+    // All workers are tried, also if one of them fails.
     const purged = await Promise.allSettled(
       revoked.map(({ name, keptEpoch }) => service.workerRevoked(name, keptEpoch === undefined ? [] : [keptEpoch])),
     );

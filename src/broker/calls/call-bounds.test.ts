@@ -72,7 +72,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     expect(refusal('w5', true)).toMatchObject({ reason: 'all_keys' });
   });
 
-  test('192 MiB of replies to workers and to keys of callers together, of which keys have half', () => {
+  test("192 MiB of replies to workers and to callers' keys together, of which callers' keys may use half", () => {
     const { bounds, hold, refusal } = make();
     for (const worker of ['w1', 'w2', 'w3', 'w4']) hold(worker, 1, 24 * MiB, true);
     expect([refusal('w5', true)?.reason, refusal('w5')?.reason]).toEqual(['all_keys', undefined]);
@@ -110,13 +110,13 @@ test('AC-BR7 replies that are not acknowledged: the refusal names the time at wh
   clock.advance(1);
   expect(refusal('w1')?.retryAfterMs).toBe(123_456);
   expect(asked).toEqual([['calls', 'w1']]);
-  // Calls that all run still: one of them may end at any moment.
+  // All calls still run, so one of them may end at any moment.
   bounds.change({ worker: 'w2', isCallersKey: false, open: 256, finished: 0, bytes: 0 });
   clock.advance(60_000);
   expect(refusal('w2')?.retryAfterMs).toBe(1_000);
 });
 
-test('D-43 replies to keys of one caller that find no room affect no other', () => {
+test('D-43 replies to the keys of one caller that find no room affect no other caller', () => {
   const { bounds, hold } = make();
   hold('_app', 1, brokerLimits.callersKeyBytesPerWorker - 1, true);
   expect([bounds.hasRoom('_app', 1, true), bounds.hasRoom('_app', 2, true), bounds.hasRoom('_x', 2, true)]).toEqual([

@@ -8,7 +8,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
 
-/** Rows that came (positive) or went (negative). */
+/** How many rows and bytes were added (positive) or removed (negative). */
 export interface UsageChange {
   readonly worker: string;
   readonly isCallersKey: boolean;
@@ -22,7 +22,7 @@ interface Held {
   /** Rows with an outcome. */
   finished: number;
   bytes: number;
-  /** Replies in memory for which there is no room. */
+  /** Replies that wait in memory for room in the log. */
   waitingBytes: number;
   changedAtMs: number;
 }
@@ -39,7 +39,7 @@ const perWorker = {
 
 /** A worker that reads takes its replies within this time. */
 const ackMs = 1_000;
-/** If the rows of a worker do not change for so long, its process has ended, and its replies stay until they expire. */
+/** If the rows of a worker do not change for this long, it is taken to have ended: its replies will stay until they expire. */
 const leftMs = 5_000;
 
 export class CallBounds {
@@ -66,7 +66,7 @@ export class CallBounds {
     this.#forgetEmpty(worker, kind, held);
   }
 
-  /** A reply of this size waits for room: until others are woken, at the latest until this time. It counts for its worker meanwhile. */
+  /** Resolves at the next `wake`, or at `untilMs`. Until then the bytes of the waiting reply count for its worker. */
   async room(worker: string, bytes: number, untilMs: number): Promise<void> {
     const held = this.#heldBy(worker, 'calls');
     const count = (by: number) => {
@@ -91,7 +91,7 @@ export class CallBounds {
     return this.#waiting.size > 0;
   }
 
-  /** There may be room for replies that wait, or nothing to wait for. */
+  /** Lets all waiting replies look for room again. */
   wake(): void {
     for (const wake of [...this.#waiting]) wake();
   }
@@ -134,14 +134,14 @@ export class CallBounds {
     return kind === 'keys' && (keys.rows >= brokerLimits.callersKeys || keys.bytes >= brokerLimits.callersKeyBytes);
   }
 
-  /** Workers take replies soon, if they are there. */
+  /** Time until there may be room: soon if the worker still reads, else when its first row expires. */
   #freeMs({ finished, changedAtMs }: Held, kind: RowClass, worker?: string): number {
     const isLeft = finished > 0 && this.#clock.nowMs() - changedAtMs >= leftMs;
     return kind === 'keys' || isLeft ? this.#firstExpiryMs(kind, worker) : ackMs;
   }
 
   #forgetEmpty(worker: string, kind: RowClass, { rows, bytes, waitingBytes }: Held): void {
-    // A row that gets its outcome goes and comes back, while its reply is counted.
+    // Rows alone do not decide: while a reply of the worker waits, its entry must stay.
     if (rows <= 0 && bytes <= 0 && waitingBytes === 0) this.#byWorker[kind].delete(worker);
   }
 
@@ -158,7 +158,7 @@ const nothing = (): Held => ({ rows: 0, finished: 0, bytes: 0, waitingBytes: 0, 
 const shown = (worker: string): string =>
   worker.startsWith('_') ? `principal '${worker.slice(1)}'` : `worker '${worker}'`;
 
-/** A row that gets its outcome now is kept at least so long. */
+/** A row that gets its outcome now is kept at least this long. */
 export const keptMs: Readonly<Record<RowClass, number>> = {
   calls: brokerLimits.unackedMs,
   keys: brokerLimits.callersKeyMs,
@@ -170,7 +170,7 @@ const full = (reason: string, message: string, freeMs: number): HostError =>
     hint: reason.endsWith('keys') ? 'use fewer keys of your own' : 'take the replies of earlier calls first',
   });
 
-/** Recorded instead of the reply to a caller's key for which there is no room. The caller that waits gets the reply. */
+/** Recorded if there is no room for the reply to a call with a caller's key. A caller that still waits gets the reply itself. */
 export const notKept = (actual: number): HostError =>
   new HostError('result_too_large', 'the call has run, but the log had no room to keep its reply', {
     ...{ reason: 'not_kept', actual, execution: 'uncertain' },

@@ -26,7 +26,7 @@ export const hasOutcome = ({ state }: { readonly state: CallState }): boolean =>
 
 export interface CallRow {
   readonly state: CallState;
-  /** The host that received or began the call; one start of one process (`CallLog.owner`). */
+  /** `CallLog.owner` of the host that received or began the call. */
   readonly owner: string;
   /** Digest of server, tool and arguments. */
   readonly digest: string;
@@ -55,7 +55,7 @@ export interface CallOutcome {
   readonly reply: Buffer;
   /** As in `NewCall`: replies to callers' keys have their own bound. */
   readonly isCallersKey: boolean;
-  /** Time left, from now. A reply for which there is no room waits so long. */
+  /** Time left, from now. If there is no room for the reply, it waits at most this long. */
   readonly deadlineMs: number;
 }
 
@@ -68,9 +68,9 @@ export interface Received {
 export interface CallLog {
   /** Random id of this start of the store. Workers repeat it with each request that they send again. */
   readonly storeId: string;
-  /** This host, as an owner of rows. */
+  /** Id of this start of this host, by which rows name it. */
   readonly owner: string;
-  /** Why a new call of this worker cannot be accepted now, with an honest `retryAfterMs`; undefined if it can. */
+  /** Why a new call of this worker cannot be accepted now; undefined if it can. After its `retryAfterMs` there should be room. */
   refusal(worker: string, isCallersKey: boolean): HostError | undefined;
   /** Inserts the row, or returns the row that has the key already. A row in the state `running` has one attempt. */
   receive(call: NewCall): Promise<Received>;
@@ -87,7 +87,7 @@ export interface CallLog {
   finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
   find(id: CallId): Promise<CallRow | undefined>;
   /**
-   * The worker has the reply. Not durable: after a crash the reply may be there again. A row with a caller's key is removed
+   * The worker has the reply. Not durable: after a crash the log may have the reply again. A row with a caller's key is removed
    * only if its state is `refused`, because the call did not run. A log of several hosts does that after the deadline, when no host has a
    * copy of the call.
    */

@@ -1,7 +1,7 @@
 /**
  * What a host requires of a NATS server before it uses it, and the buckets and the stream that it makes there.
- * Invariants: a server counts as durable only if its own monitoring port says that every write is synced, or the configuration accepts
- * less. A store with other settings is refused with the difference, never changed: it may belong to an operator.
+ * Invariants: a server is used only if its own monitoring port says that it syncs every write, or if the configuration accepts less
+ * (`durability: 'process'`). A store with other settings is refused with the difference, never changed: it may belong to an operator.
  */
 import type { DiscardPolicy, JetStreamManager, RetentionPolicy, StorageType, StreamConfig } from '@nats-io/jetstream';
 import { type HostError, notExecuted } from '../../kernel/errors.js';
@@ -14,7 +14,7 @@ export interface StartCheckOptions {
   readonly replicas: number;
   /** Monitoring port of the server. */
   readonly monitor: string | undefined;
-  /** Allows `replicas` on a server that may accept two creations of one row. */
+  /** Allows more than one replica on nats-server before 2.11, which may accept two creations of one row. */
   readonly unsafeReplicas?: boolean | undefined;
 }
 
@@ -27,7 +27,7 @@ export async function checkServer({ info }: NatsConnection, options: StartCheckO
   if (jetstream !== true) throw refused('jetstream', 'is not enabled in nats-server', useOutput);
   if (limit < payloadBytes) {
     const hint = `set max_payload: ${payloadBytes} in its configuration`;
-    throw refused('max_payload', `of nats-server is ${limit} bytes`, hint);
+    throw refused('max_payload', `nats-server has ${limit} bytes, at least ${payloadBytes} are needed`, hint);
   }
   if (replicas > 1 && isOlder(version, [2, 11]) && !unsafeReplicas) {
     const what = `${replicas} needs nats-server 2.11; ${version} may let two hosts run one call after a leader change`;
@@ -84,7 +84,7 @@ const storeSettings = (replicas: number): readonly Settings[] => {
   const stream = (name: string, subject: string, minutes: number, perSubject: number) => ({
     ...{ name, subjects: [subject], max_age: minutes * minuteNs, max_msgs_per_subject: perSubject },
     ...{ storage: 'file' as StorageType, retention: 'limits' as RetentionPolicy, discard: 'new' as DiscardPolicy },
-    // Unlike other buckets: rows are removed by sequence, because a delete marker would take room until it expires.
+    // Other buckets forbid removal by sequence (`deny_delete`). These allow it, because a delete marker would take room until it expires.
     ...{ max_bytes: storeBytes, num_replicas: replicas, deny_delete: false },
   });
   const bucket = (name: string, minutes: number): Settings => ({
@@ -112,7 +112,7 @@ async function creationError(jsm: JetStreamManager, settings: Settings, cause: u
   const { code } = cause as { code?: unknown };
   const { name } = settings;
   if (code === 10047 || code === 10023 || /insufficient|maximum/i.test(String(cause))) {
-    const what = `has no room for '${name}' (${storeBytes / MiB} MiB)`;
+    const what = `nats-server has no room for '${name}' (${storeBytes / MiB} MiB)`;
     return refused('max_file', what, 'set max_file to 1G or more', cause);
   }
   if (code === 10039 || /not enabled/.test(String(cause)))

@@ -143,7 +143,7 @@ test('calls that wait for the check are bounded in bytes', async () => {
 test.each<[string, (clock: FakeClock) => void]>([
   ['the machine slept right after a call', (clock) => clock.sleep(600_000)],
   [
-    'it slept, and a timer fires first',
+    'the machine slept, and a timer fires first',
     (clock) => {
       clock.advance(990);
       clock.sleep(600_000);
@@ -182,7 +182,7 @@ test('a hello with an unknown key is refused after 300 ms, once, and not after a
   expect(answers).toHaveLength(1);
 });
 
-test('a key that this host gets within these 300 ms is welcome', async () => {
+test('a hello is admitted if this host gets its key within 300 ms', async () => {
   const { clock, hello, answers, identities, entryOf } = rig();
   hello('w2');
   identities.replace(new Map([entryOf('w1'), entryOf('w2')]));

@@ -2,7 +2,7 @@
  * Serves workers over NATS: requests of workers to the service, and messages of the service to workers.
  * Not here: rows of calls (kv-call-log.ts), accounts (server-config.ts).
  *
- * Invariants: name and epoch of a worker are in the subject, which its account binds; its role comes from the configuration of this host.
+ * Invariants: name and epoch of a worker are in the subject, which its account fixes; its role comes from the configuration of this host.
  * Calls wait while the id of the store is checked. Calls that this process may have read long after they were sent are dropped.
  */
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
@@ -26,7 +26,7 @@ import { type NatsSession, Sessions } from './sessions.js';
 import type { StoreId } from './store-id.js';
 
 export interface HostTransportOptions {
-  /** Reads calls only: a flood of them does not delay replies, acknowledgements and cancellations. */
+  /** Reads calls only, so that a flood of calls does not delay replies, acknowledgements and cancellations. */
   readonly intake: NatsConnection;
   readonly connection: NatsConnection;
   readonly handlers: ServiceHandlers;
@@ -45,9 +45,9 @@ const stopMs = 3_000;
 const refusalMs = 300;
 /** A worker repeats a call without an answer after this time. Its earlier copy must not be served then: the row may already be removed. */
 const heldMs = 5_000;
-/** Calls that wait for the check of the store. Others are dropped, and sent again. */
+/** Bytes of calls that wait for the check of the store. Further calls are dropped, and their workers send them again. */
 const heldBytesMax = 16 * 1024 * 1024;
-/** Hellos of unknown workers that wait for their refusal. Others get none, and their worker says hello again. */
+/** Hellos of unknown workers that wait for their refusal. Further ones get no answer, and their workers say hello again. */
 const refusalsMax = 1_024;
 
 /** The connection that receives each operation. `isShared`: only one of the hosts receives a message. */
@@ -109,7 +109,7 @@ export class HostTransport implements WorkerTransport {
       if (from === 'intake') this.#subscriptions[at]?.unsubscribe();
     });
     const { clock, intake } = this.options;
-    // What the server had sent before it read that this host hears no more calls is read by then.
+    // After the answer to the flush, every call that the server sent before it read the unsubscribe has been read.
     await Promise.race([intake.flush().catch(() => {}), sleep(clock, stopMs)]);
   }
 
@@ -122,7 +122,7 @@ export class HostTransport implements WorkerTransport {
     this.#sessions.close();
   }
 
-  /** Nothing that a message contains ends the subscription. `operation`: the one of its subject. */
+  /** Nothing that a message contains ends the subscription. `operation`: the operation that its subject names. */
   #heard(message: NatsMessage, operation: WorkerMessage['op'], isLate = false): void {
     const { worker, epoch, session: id } = senderOf(message.subject);
     if (!idPattern.test(id)) return;
@@ -147,7 +147,7 @@ export class HostTransport implements WorkerTransport {
     }
   }
 
-  /** All hosts answer a hello, and the first answer counts: one that does not have a new key yet lets the others answer first. */
+  /** All hosts answer a hello, and the first answer counts. So a host that does not have a new key yet lets the others answer first. */
   #hearLater(hello: NatsMessage): void {
     const { clock } = this.options;
     const { subject } = hello;
@@ -185,7 +185,7 @@ export class HostTransport implements WorkerTransport {
     else this.#hold(bytes, store.checking, () => this.#serve(call, session));
   }
 
-  /** Serves the call when the id of the store was checked, if that is soon enough for a call. */
+  /** Serves the call when the id of the store was checked, unless that took `heldMs` or more. */
   #hold(bytes: number, checking: Promise<void>, serve: () => void): void {
     if (this.#heldBytes + bytes > heldBytesMax) return;
     const heldAt = this.#now();
@@ -196,7 +196,7 @@ export class HostTransport implements WorkerTransport {
     });
   }
 
-  /** Over the connection of the writes of the log: one write to the socket for all of them. */
+  /** Uses the connection over which the log writes, so that one write to the socket has the messages of both. */
   #publish(subject: string | undefined, message: HostMessage): boolean {
     const { batch, connection } = this.options;
     if (!subject || connection.isClosed()) return false;

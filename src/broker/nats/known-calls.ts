@@ -26,7 +26,7 @@ export interface KnownCall {
 
 const lookMs = 1_000;
 const sweepMs = 10_000;
-/** Further ones stay in the store until its age limit. */
+/** Bound of `#uncounted`. The rows of further replies stay in the store until its age limit. */
 const uncountedMax = 4_096;
 
 export class KnownCalls {
@@ -59,7 +59,7 @@ export class KnownCalls {
     return known;
   }
 
-  /** The row was not made, was removed, or is another host's. */
+  /** The row was not created, was removed, or belongs to another host. */
   forget(known: KnownCall): void {
     if (this.#calls.get(known.rowKey) !== known) return;
     this.#calls.delete(known.rowKey);
@@ -112,7 +112,7 @@ export class KnownCalls {
 
   #firstExpiryMs(kind: RowClass, worker: string | undefined): number {
     const nowMs = this.clock.nowMs();
-    // Not for each refusal: there may be many calls and many refusals.
+    // Not looked up for each refusal, because there may be many calls and many refusals.
     if (nowMs - this.#lookedAtMs >= lookMs) this.#lookAtExpiries(nowMs);
     const known = this.#expiries[kind];
     const first = worker === undefined ? Math.min(...known.values()) : known.get(worker);
@@ -132,7 +132,7 @@ export class KnownCalls {
   #sweepLater(): void {
     this.#cancelSweep = this.clock.at(this.clock.nowMs() + sweepMs, () => {
       for (const known of this.#calls.values()) {
-        // Open ones too: their calls ended at their deadline, and their outcome could not be written.
+        // Open rows too: their calls ended at their deadline, and their outcome could not be written.
         if (known.expiresAtMs > this.clock.nowMs()) continue;
         this.forget(known);
         this.onExpired(known);

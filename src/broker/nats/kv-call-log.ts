@@ -38,14 +38,14 @@ const usedMs = 2_000;
 const retryMs = 250;
 /** Room for the outcomes of calls that run when the bucket of calls is full. */
 const reservedBytes = 16 * 1024 * 1024;
-/** Replies of calls that run need room too. One worker has at most 64 MiB at each host. */
+/** Above this no new call is accepted: the rest is for replies of calls that run. One worker has at most 64 MiB at each host. */
 const bodyBytesMax = storeBytes - 3 * reservedBytes;
-/** A store that gave room back so lately does it again soon. Otherwise its oldest entry expires first. */
+/** If the store gave room back this recently, it is expected to do so again soon; if not, only when its oldest entry expires. */
 const freedMs = 5_000;
 const soonMs = 1_000;
 const removalsAtOnce = 32;
 const removalStepMs = 1_000;
-/** Another host may have a copy of the request for so long. */
+/** For this long another host may have a copy of the request. */
 const afterDeadlineMs = 60_000;
 
 export class KvCallLog implements CallLog {
@@ -89,7 +89,7 @@ export class KvCallLog implements CallLog {
     const key = keyOf(id);
     const bucket = isCallersKey ? keysBucket : callsBucket;
     const before = this.#known.get(key);
-    // A row that this host wrote and that is not in the store any more was lost, and the call may have run.
+    // This host wrote the row, and the store does not have it any more: it was lost, and the call may have run.
     const isLost = before !== undefined && before.seq > 0;
     const attempts = isLost || state === 'running' ? 1 : 0;
     const write = this.#store.newWrite();
@@ -256,7 +256,7 @@ export class KvCallLog implements CallLog {
   /** The worker acknowledges at this host an outcome that this host has read, or has written in place of another host. */
   #adopt(id: CallId, { bucket, row, seq }: FoundRow): void {
     if (bucket !== callsBucket || !hasOutcome(row) || !(row.inline || row.body)) return;
-    // An older row is in the present store too.
+    // The present store has an older row too.
     this.#known.adopt(id, { bucket, row: { ...row, storeId: this.storeId }, seq });
   }
 
@@ -362,7 +362,7 @@ const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, 
 /** The row of a revoked worker, which is kept for late copies of its request only. */
 const isRemoved = ({ row }: FoundRow): boolean => row.isPurged && hasOutcome(row);
 
-/** A row of this host that has no outcome, so it needs no read. A reply is not in memory, so a row with one is read. */
+/** The row of an open call of this host, which need not be read. A row with a reply is read, because replies are not in memory. */
 const openRow = (known: KnownCall | undefined): FoundRow | undefined =>
   known?.row && !hasOutcome(known.row) ? { bucket: known.bucket, row: known.row, seq: known.seq } : undefined;
 

@@ -33,7 +33,7 @@ export interface StoredRow {
   readonly owner: string;
   readonly digest: string;
   readonly attempts: number;
-  /** Id of the store when the row was written. A row of an older copy has another one: it may have changed since. */
+  /** Id of the store when the row was written. A row of an older copy has another id, and may have changed since. */
   readonly storeId: string;
   /** Unique for each write, over all hosts. */
   readonly write: string;
@@ -105,10 +105,10 @@ export interface KvStoreOptions {
 
 /** A read without an answer, e.g. after a change of the leader, is tried again after this time. */
 const answerMs = 1_000;
-/** The answer to a body of 4 MiB. */
+/** Time for the answer to a body of 4 MiB. */
 const bodyMs = 6_000;
 const retryMs = 100;
-/** A write that is not known to be made after this time is given up. */
+/** A write whose result is not known after this time is given up. */
 export const writeMs = 10_000;
 /** An acknowledgement may never come, e.g. after a change of the leader. */
 const acknowledgedMs = 1_000;
@@ -288,7 +288,7 @@ export class KvStore {
   async used(stream: string): Promise<StoreUse> {
     const info: StreamInfo & { readonly ts?: string } = await this.jsm.streams.info(stream);
     const { state, config, ts } = info;
-    // All times are of the server. One older than 2.10 does not say its own: the time of the last entry is before it.
+    // All times are of the server. Before 2.10 it does not tell its time; the time of the last entry, which is used then, is earlier.
     const ageMs = Date.parse(ts ?? state.last_ts) - Date.parse(state.first_ts);
     return { bytes: state.bytes, rows: state.messages, firstExpiryMs: config.max_age / 1e6 - ageMs };
   }
@@ -382,7 +382,7 @@ class RowWrites {
     return this.#pending.wait(id);
   }
 
-  /** The connection is lost: no answer comes. */
+  /** The connection is lost, so no answer will come. */
   fail(): void {
     this.#pending.rejectAll(new Error('the connection was lost'));
   }

@@ -24,7 +24,7 @@ export interface NatsAddress {
 export interface ConnectOptions extends NatsAddress {
   /** Shown by the monitoring port of the server. */
   readonly name: string;
-  /** Reconnects for ever. Otherwise a lost connection is closed. */
+  /** Whether a lost connection reconnects, for ever. Otherwise it is closed. */
   readonly reconnects: boolean;
 }
 
@@ -51,7 +51,7 @@ export async function connectNats({ url, key, insecure, name, reconnects }: Conn
   try {
     return await connect({
       ...{ servers: url, name, timeout: connectMs, pingInterval: pingMs, maxPingOut: 2, noAsyncTraces: true },
-      // A key that is refused for a moment, while the configuration of the server is edited, must not end a host.
+      // While the configuration of the server is edited, it may refuse the key for a moment. That must not end a host.
       ...{ reconnect: reconnects, maxReconnectAttempts: -1, ignoreAuthErrorAbort: reconnects },
       ...{ reconnectTimeWait: reconnectMs, reconnectJitter: reconnectMs, reconnectJitterTLS: reconnectMs },
       ...(url.startsWith('tls:') ? { tls: {} } : {}),

@@ -32,9 +32,9 @@ export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
 }
 
 const aliveMs = 1_000;
-/** Another host may need so long to reconnect after a restart of nats-server. */
+/** Another host may need this long to reconnect after a restart of nats-server. */
 const reconnectMs = 1_500;
-/** A worker asks whether the owner of its calls is gone, and then sends each of them again. */
+/** How long a host is remembered as gone: a worker asks about its calls first, and then sends each of them again. */
 const goneMs = 10_000;
 const thereMs = 1_000;
 const ownersMax = 1_000;
@@ -95,14 +95,14 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
         const transport = new HostTransport({
           ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, batch },
         });
-        // A connection that is lost here subscribes again when it is back.
+        // If a connection is lost at this point, it subscribes again when it is back.
         await Promise.allSettled([intake.flush(), connection.flush()]);
         transport.notify(() => true, { op: 'serving' });
         return transport;
       },
       async close() {
         await log.close();
-        // A server that hangs does not take the rest.
+        // Bounded, because a server that hangs does not answer the flush.
         await Promise.race([Promise.allSettled(connections.map((each) => each.flush())), sleep(clock, closeMs)]);
         await close();
       },
@@ -113,10 +113,10 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
   }
 }
 
-/** Which other hosts are gone. Many calls of one host are asked about together, so an answer is used for a while. */
+/** Tells whether another host is gone. Questions about many calls of one host come together, so an answer is used for a while. */
 function goneHosts(connection: NatsConnection, clock: Clock): (owner: string) => Promise<boolean> {
   const answers = new Map<string, { readonly isGone: Promise<boolean>; untilMs: number }>();
-  /** No responder, twice. A host that does not answer in time may be busy: it is not gone. */
+  /** True if twice no responder was there. A host that does not answer in time may be busy, and does not count as gone. */
   const look = async (owner: string): Promise<boolean> => {
     for (let attempt = 0; attempt < 2; attempt++) {
       if (attempt > 0) await sleep(clock, reconnectMs);

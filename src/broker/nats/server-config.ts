@@ -5,7 +5,7 @@
  * Many workers that reconnect at once on a busy machine need more than the 2 s that nats-server gives them to authenticate.
  * nats-server 2.9 must reload this configuration twice: the requests of an account that a reload adds go nowhere until the next reload.
  *
- * Invariant: it has no secret, only public keys.
+ * Invariant: the configuration contains public keys only, and no secret.
  */
 import { notExecuted } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
@@ -17,7 +17,7 @@ export interface NatsServerPlan {
   readonly storeDir: string;
   /** Public keys of hosts (`U...`). */
   readonly hosts: readonly string[];
-  /** A worker may have several keys, so that one can be replaced without a gap. */
+  /** A worker may have several keys, so that a key can be replaced while the worker stays connected. */
   readonly workers: readonly { readonly worker: string; readonly epoch: string; readonly publicKey: string }[];
   /** Size of all files of JetStream together. */
   readonly maxFileBytes?: number | undefined;

@@ -17,7 +17,7 @@ export interface SessionsOptions {
 
 export interface NatsSession extends WorkerSession {
   seenAtMs: number;
-  /** The newest one. Undefined: the session did not say hello to this host yet. */
+  /** The newest connection. Undefined: the session did not say hello to this host yet. */
   connection: string | undefined;
 }
 
@@ -54,7 +54,7 @@ export class Sessions {
     return session;
   }
 
-  /** It said hello. */
+  /** The session said hello. */
   connected(session: NatsSession, connection: string): void {
     if (session.connection === connection) return;
     if (session.connection !== undefined) this.options.handlers.left(session, 'replaced');
@@ -62,7 +62,7 @@ export class Sessions {
     this.options.handlers.connected(session);
   }
 
-  /** Its connection is closed; the session may have a newer one. */
+  /** A connection of the session is closed; the session may have a newer one. */
   left(session: NatsSession, connection: string): void {
     if (session.connection === connection) this.drop(session, 'closed');
   }

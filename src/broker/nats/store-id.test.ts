@@ -34,7 +34,7 @@ function rig() {
   return { clock, problems, store, options };
 }
 
-test('the row of the id is written again every 3 min; a network that is cut then is no problem of its own', async () => {
+test('the row of the id is written again every 3 min; a lost connection at that time is not reported as another problem', async () => {
   const { clock, problems, store, options } = rig();
   const { id } = await StoreId.open(options);
   expect([id, store.seq]).toEqual([store.value?.split('.')[0], 1]);

@@ -65,7 +65,7 @@ export class StoreId {
     return this.#id;
   }
 
-  /** Number of lost connections. If it changes during a write, the acknowledgement may come from another store. */
+  /** Number of lost connections. If it changes during a write, the acknowledgement may be that of another store. */
   get losses(): number {
     return this.#losses;
   }

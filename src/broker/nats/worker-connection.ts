@@ -22,7 +22,7 @@ import { unpacked } from './packed-messages.js';
 import { helloMs } from './sessions.js';
 
 export interface NatsConnectionOptions extends NatsAddress {
-  /** The name that the user expects. The key alone decides which worker this is. */
+  /** The name that the user expects this worker to have. The key alone decides which worker it is. */
   readonly worker?: string | undefined;
   readonly clock: Clock;
 }

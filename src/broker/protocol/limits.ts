@@ -23,7 +23,7 @@ export const brokerLimits = {
   /** Keys that callers chose, which are remembered for a day. Their replies may use half of `replyBytesInAll`. */
   callersKeys: 100_000,
   callersKeyBytes: 96 * MiB,
-  /** Limit per worker: one worker cannot use up the room of all. */
+  /** Limit per worker, so that one worker cannot use up the room of all. */
   callersKeysPerWorker: 25_000,
   callersKeyBytesPerWorker: 24 * MiB,
   callersKeyMs: 24 * 3_600_000,
@@ -31,7 +31,7 @@ export const brokerLimits = {
   unackedMs: 10 * 60_000,
   /** Keys in one `ask` or `ack` message. */
   keysPerMessage: 256,
-  /** How often a repeatable call is begun when its hosts die. */
+  /** How many times a repeatable call is begun in all, if its hosts end while it runs. */
   attempts: 3,
   /** One manifest. For a larger one, the error names the role and its largest server. */
   manifestBytes: 4 * MiB - 64 * 1024,

@@ -4,7 +4,7 @@
  * Not here: reply bodies and manifests (reply-body.ts).
  *
  * Invariants: a message with a duplicate member is refused; unknown members are ignored, so that a newer side may add some; an
- * unknown version is refused by name. An error never quotes a value.
+ * unknown version is refused, and the error names the supported one. An error never quotes a value.
  */
 import { hash } from 'node:crypto';
 import { ERRORS, type ErrorCode, HostError, type HostErrorOptions } from '../../kernel/errors.js';
@@ -47,7 +47,7 @@ export const revision = text(brokerLimits.revisionChars);
 const workerMessages = {
   /** First message of a WebSocket. */
   hello: { key: text(brokerLimits.keyChars), session: id },
-  /** First message on NATS, and every 10 s. `connection`: id of this connection; the session may have a newer one. `seen`: token of a host. */
+  /** First message on NATS, sent again every 10 s. `connection`: its id; the session may have a newer one. `seen`: token of a host. */
   here: { connection: id, seen: optional(text(brokerLimits.seenChars)) },
   bye: { connection: id },
   call: {
@@ -68,7 +68,7 @@ const workerMessages = {
   cancel: { key: id },
   /** The worker has these replies. */
   ack: { keys: ids },
-  /** What became of these calls, for which the worker has receipts? `id` is repeated in the answer. */
+  /** Asks what became of these calls, for which the worker has receipts. The answer repeats `id`. */
   ask: { id, keys: ids },
   manifest: { id },
 };
@@ -76,7 +76,7 @@ const workerMessages = {
 const hostMessages = {
   /** Answer to the first message. `seen`: the highest sequence of the store on NATS, as a token that only hosts can make. */
   welcome: { worker: name, role: optional(name), storeId: id, seen: optional(text(brokerLimits.seenChars)) },
-  /** The call is in the log. `owner`: the host that runs it; `storeId`: the store that has it. */
+  /** The call is in the log. `owner`: the host that runs it; `storeId`: the store with its row. */
   receipt: { key: id, owner: id, storeId: id, seen: optional(text(brokerLimits.seenChars)) },
   /** This sending of the call left no row. Other sendings of it may have. */
   refused: { key: id, error },
@@ -98,7 +98,7 @@ export type CallRequest = Members<(typeof workerMessages)['call']>;
 export type Hello = Members<(typeof workerMessages)['hello']>;
 export type Welcome = Members<(typeof hostMessages)['welcome']>;
 
-/** What a key stands for: the same key with another digest is a conflict. */
+/** Identifies what a call asks for: the same key with another digest is a conflict. */
 export const requestDigest = (server: string | undefined, tool: string, args: JsonText): string =>
   hash('sha256', joinedParts([`${server ?? ''}\0${tool}\0`, args]), 'base64url');
 

@@ -22,7 +22,7 @@ export class PendingAnswers<Answer> {
   wait(id: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const late = () => this.#take(id)?.reject(this.late());
-      // A call that is sent again over the same connection: the answer serves the later sending.
+      // A call may be sent again over the same connection. Its answer then goes to the later sending.
       late();
       const cancelTimer = this.clock.at(this.clock.nowMs() + this.limitMs, late);
       this.#waiters.set(id, { cancelTimer, resolve, reject });

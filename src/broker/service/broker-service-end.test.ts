@@ -151,7 +151,7 @@ test('a stop answers everything that was read', async () => {
   expect(worker.outcome('runs')).toBe('{"n":1}');
   const handedBack = { code: 'overloaded', details: { reason: 'stopping', execution: 'not_executed' } };
   expect(worker.outcome('waits')).toMatchObject(handedBack);
-  // A worker that was not connected hears the same from the next start.
+  // A worker that was not connected gets the same answer from the next start.
   await rig.restart();
   worker.heard.length = 0;
   await rig.service.ask(worker, ['waits']);
@@ -179,7 +179,7 @@ describe('a reply', () => {
     expect(rig.service.status()).toMatchObject({ running: 0, waiting: 0 });
   });
 
-  test('D-43 that its worker does not read stays in the log until it asks, and delays no other call', async () => {
+  test('D-43 that its worker does not read stays in the log until the worker asks, and delays no other call', async () => {
     const rig = new ServiceRig(books);
     const [ann, bob] = [rig.worker('ann'), rig.worker('bob')];
     ann.isReading = false;

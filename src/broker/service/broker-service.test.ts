@@ -7,12 +7,12 @@ import { readManifestBody } from '../protocol/reply-body.js';
 const three = { nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } };
 const anyone = { isRolelessAllowed: () => true };
 
-/** Only `tool` for the role `role`; everything for the others. */
+/** Allows the role `role` only the tool `tool`, and other roles everything. */
 const only = (role: string, tool: string) => (principal: { role?: string | undefined }, _: string, name?: string) =>
   principal.role !== role || name === undefined || name === tool;
 
 describe('what a role may use', () => {
-  test('AC-P1 a listed role sees its tools; an unlisted one, and none, see all where that is allowed', async () => {
+  test('AC-P1 a listed role sees its tools; an unlisted role, and a worker without a role, see all where that is allowed', async () => {
     const rig = new ServiceRig(three, anyone);
     rig.host.allow(only('researcher', 'fetch_url'));
     expect(await rig.worker('w1', 'researcher').tools()).toEqual(['fetch_url']);
@@ -43,7 +43,7 @@ describe('what a role may use', () => {
     expect(await rig.worker('w1', 'sandbox').tools()).toEqual([]);
   });
 
-  test('D-46 without a role nothing is seen and nothing runs, unless that is allowed', async () => {
+  test('D-46 a worker without a role sees and runs nothing, unless the configuration allows it', async () => {
     const rig = new ServiceRig(three);
     const worker = rig.worker();
     worker.now = { name: 'w1', epoch: 'e1', role: undefined };
@@ -54,7 +54,7 @@ describe('what a role may use', () => {
     expect(rig.events.map(({ kind }) => kind)).toEqual(['unlisted_role', 'denied']);
   });
 
-  test('AC-X4 a changed role counts when the call begins, and its workers hear of the new manifest', async () => {
+  test('AC-X4 a changed role counts when the call begins, and its workers are told of the new manifest', async () => {
     const rig = new ServiceRig(three, { runningPerWorker: 1 });
     const worker = rig.worker('w1', 'researcher');
     await worker.tools();
@@ -74,7 +74,7 @@ describe('what a role may use', () => {
     expect(rig.host.calls).toHaveLength(1);
   });
 
-  test('a worker in a role that is not listed hears why, and the status names the role', async () => {
+  test('a worker whose role is not listed is told so, and the status names the role', async () => {
     const rig = new ServiceRig(three);
     Object.assign(rig.host, { isUnlistedRole: () => true });
     rig.host.allow(() => false);
@@ -97,7 +97,7 @@ describe('calls', () => {
     for (let n = 0; n < 8; n++) expect(worker.outcome(`k${n}`)).toBe(`{"echo":{"n":${n}}}`);
   });
 
-  test('AC-P6 four at once are four at once', async () => {
+  test('AC-P6 four that are sent together run at the same time', async () => {
     const rig = new ServiceRig(three);
     const tool = gate<string>();
     rig.host.onCall = () => tool.promise;
@@ -121,7 +121,7 @@ describe('calls', () => {
     });
   });
 
-  test('D-49 results and numbers go through to the digit, and a large result is an error that says so', async () => {
+  test('D-49 return results and numbers unchanged to the digit; a result that is too large becomes an error that says so', async () => {
     const rig = new ServiceRig(three);
     const worker = rig.worker();
     rig.host.onCall = () => '{"n":12345678901234567890,"f":1.0}';
@@ -132,7 +132,7 @@ describe('calls', () => {
     expect(worker.outcome('k2')).toMatchObject({ code: 'result_too_large', details: { execution: 'uncertain' } });
   });
 
-  test('of a name that two servers have need the server, or its name in front', async () => {
+  test('of a tool that two servers have must name the server, or use the name `server__tool`', async () => {
     const rig = new ServiceRig({ a: { tools: ['echo'] }, b: { tools: ['echo'] } });
     rig.host.onCall = ({ server }) => `{"server":"${server}"}`;
     const worker = rig.worker();
@@ -168,7 +168,7 @@ describe('calls', () => {
     expect(worker.revisions()).toHaveLength(1);
   });
 
-  test('D-42 whose time is over are refused and not run', async () => {
+  test('D-42 after their deadline are refused and not run', async () => {
     const rig = new ServiceRig(three);
     const worker = rig.worker();
     await worker.call('k1', 'nova_click', {}, { deadlineMs: 0 });
@@ -204,7 +204,7 @@ describe('calls', () => {
     });
     await other.call('k', 'nova_click', {}, { args });
     expect(rig.host.calls).toHaveLength(17);
-    // A key with an outcome costs nothing.
+    // A key with an outcome needs no memory.
     ends[0]?.();
     await settled();
     await flood.call('again', 'nova_click', {}, { args });
@@ -212,7 +212,7 @@ describe('calls', () => {
     expect(rig.host.calls).toHaveLength(18);
   });
 
-  test('D-44 whose arguments would fill the memory are refused before their refusal is recorded, too', async () => {
+  test('D-44 that must not run are refused too if their arguments would fill the memory, before that is recorded', async () => {
     const rig = new ServiceRig(three);
     // A disk that hangs.
     rig.log.receive = () => new Promise(() => {});
@@ -224,7 +224,7 @@ describe('calls', () => {
     expect(worker.refusals.get('k16')).toMatchObject({ details: { reason: 'worker_bytes' } });
   });
 
-  test('of a host that throws are answered, and the error stays here', async () => {
+  test('of a host that throws are answered, and the text of its error is not sent to the worker', async () => {
     const rig = new ServiceRig(three);
     rig.host.onCall = () => Promise.reject(new Error('secret'));
     const worker = rig.worker();
@@ -270,7 +270,7 @@ describe('a cancel', () => {
   });
 });
 
-test('a cancel of one process does not end the call of another that has the same key of a caller', async () => {
+test("a cancel by one process does not end the call of another process with the same caller's key", async () => {
   const rig = new ServiceRig(three);
   const [one, other] = [rig.worker('w1', 'r1', 'p1'), rig.worker('w1', 'r1', 'p2')];
   const own = { isCallersKey: true };
@@ -321,7 +321,7 @@ describe('a call that comes again', () => {
     expect(rig.events).toMatchObject([{ kind: 'uncertain', worker: 'w1', key: 'k1' }]);
   });
 
-  test('D-40 after its host died, and must not run any more when it is claimed, is reported as uncertain', async () => {
+  test('D-40 after its host died is reported as uncertain if it must not run any more by then', async () => {
     const rig = new ServiceRig(three);
     rig.host.onCall = () => new Promise(() => {});
     rig.host.repeatable.add('nova/fetch_url');
@@ -351,7 +351,7 @@ describe('a call that comes again', () => {
     expect(rig.host.calls).toHaveLength(1);
   });
 
-  test('AC-BR14 from another process of the same worker: both hear the outcome', async () => {
+  test('AC-BR14 from another process of the same worker is one call, and both get the outcome', async () => {
     const rig = new ServiceRig(three);
     const tool = gate<string>();
     rig.host.onCall = () => tool.promise;

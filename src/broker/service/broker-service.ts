@@ -2,7 +2,7 @@
  * Serves the workers of a host: accepts calls, answers questions about them, and keeps manifests current.
  * Not here: how messages travel (the transports), the steps of one call (call-runner.ts).
  *
- * Invariants: identity and role come from the session. The only limit of running calls here is the one per worker. None of the handlers
+ * Invariants: identity and role come from the session. The number of running calls is limited here per worker only. None of the handlers
  * throws.
  */
 
@@ -49,13 +49,13 @@ const cancelMs = 5_000;
 const cancelsMax = 16_384;
 /** Unlisted roles that the status shows. */
 const unlistedMax = 100;
-/** Time to record and answer calls that a stop has cancelled. A log that hangs does not take more. */
+/** Time to record and answer calls that a stop has cancelled. A log that hangs delays the stop no longer than this. */
 const recordMs = 3_000;
 /** Sessions that are remembered, so that events can tell a reconnect from a first connection. */
 const seenMax = 4_096;
 /** Rows that are read at once for one `ask` message: each reply may have 4 MiB. */
 const asksAtOnce = 8;
-/** Waiting `ask` messages of one worker. A further one is answered as if all its calls were running, so the worker asks again. */
+/** Waiting `ask` messages of one worker. Further ones are answered as if all their calls were running, so the worker asks again. */
 const asksMax = 64;
 
 export class BrokerService implements ServiceHandlers {
@@ -89,7 +89,7 @@ export class BrokerService implements ServiceHandlers {
     });
   }
 
-  /** Workers are notified of changed manifests through this transport. */
+  /** The transport that notifies workers of changed manifests. */
   attach(transport: WorkerTransport): void {
     this.#transport = transport;
   }
@@ -103,12 +103,12 @@ export class BrokerService implements ServiceHandlers {
     };
   }
 
-  /** These workers have another role. The revision is new, so they ask for their manifest. */
+  /** These workers have another role. They get a revision that no manifest has, so that they ask for their manifest. */
   rolesChanged(workers: ReadonlySet<string>): void {
     this.#transport?.notify(({ name }) => workers.has(name), { op: 'manifest_changed', revision: newId() });
   }
 
-  /** The rows of other epochs are removed; calls that run are cancelled, and their outcome is recorded without a reply. */
+  /** Removes the rows of all epochs but `keepEpochs`. Calls that run are cancelled, and their outcome is recorded without a reply. */
   async workerRevoked(name: string, keepEpochs: readonly string[] = []): Promise<void> {
     const purged = this.#options.log.purge(name, keepEpochs);
     this.#runner.cancelAll(({ worker, epoch }) => worker === name && !keepEpochs.includes(epoch));
@@ -161,7 +161,7 @@ export class BrokerService implements ServiceHandlers {
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
     const worker = compositeKey(session.name, session.epoch);
     const answer = this.#asks.runExclusive(worker, () => this.#ask(session, [...new Set(keys)]));
-    // Too many questions, or one that failed: the worker asks again.
+    // If there are too many questions, or one failed, the worker asks again.
     return answer.catch(() => ({ running: keys, resend: [] }));
   }
 

@@ -22,10 +22,20 @@ describe('a key that the log does not know', () => {
     ['is uncertain when this store has lost it', { sentBefore: withReceipt }, true, 'uncertain'],
     ['is begun again when its tool may be repeated', { sentBefore: elsewhere, isRepeatable: true }, true, 'running'],
     ['is begun again after a receipt too', { sentBefore: withReceipt, isRepeatable: true }, false, 'received'],
-    ['is refused by a row when it was sent before', { refusal: denied, sentBefore: here }, true, 'refused'],
-    ['is refused by a row when a caller chose it', { refusal: denied, isCallersKey: true }, true, 'refused'],
-    ['is uncertain when a repeatable one must not run again', { ...doubt, refusal: denied }, true, 'uncertain'],
-    ['is uncertain rather than refused in doubt', { refusal: denied, sentBefore: elsewhere }, true, 'uncertain'],
+    ['is recorded as refused when it was sent before', { refusal: denied, sentBefore: here }, true, 'refused'],
+    ['is recorded as refused when a caller chose it', { refusal: denied, isCallersKey: true }, true, 'refused'],
+    [
+      'is uncertain when its tool may be repeated but the call is refused',
+      { ...doubt, refusal: denied },
+      true,
+      'uncertain',
+    ],
+    [
+      'is uncertain, not refused, when another store may have begun it',
+      { refusal: denied, sentBefore: elsewhere },
+      true,
+      'uncertain',
+    ],
   ])('%s', (_name, sending, canBegin, state) => {
     expect(decideUnknown({ ...plain, ...sending }, 'here', canBegin)).toBe(state);
   });
@@ -56,16 +66,16 @@ describe('a key that the log knows', () => {
     ['is uncertain when its host ended while it ran', row('running'), {}, 'gone', 'uncertain'],
     ['is begun again when its tool may be repeated', row('running'), repeatable, 'gone', 'begin'],
     ['is begun a third time', row('running', { attempts: 2 }), repeatable, 'gone', 'begin'],
-    ['B10: is uncertain after three times', row('running', { attempts: 3 }), repeatable, 'gone', 'uncertain'],
+    ['B10: is uncertain after three runs', row('running', { attempts: 3 }), repeatable, 'gone', 'uncertain'],
     [
-      'is claimed, to be refused, when it did not begin and must not',
+      'is claimed in order to be refused when it did not begin and must not run',
       row('received'),
       { refusal: denied },
       'gone',
       'begin',
     ],
     [
-      'is uncertain when it may have run and must not again',
+      'is uncertain when it may have run and must not run again',
       row('running'),
       { ...repeatable, refusal: denied },
       'gone',

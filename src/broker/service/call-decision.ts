@@ -24,15 +24,15 @@ export interface Sending {
 export const isSurelyNew = ({ isCallersKey, sentBefore }: Pick<Sending, 'isCallersKey' | 'sentBefore'>): boolean =>
   !isCallersKey && sentBefore === undefined;
 
-/** Another store may have begun it, whatever its row in this one says. */
+/** The call may have begun in another store, whatever its row in this store says. */
 export const wasSentElsewhere = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
   sentBefore !== undefined && sentBefore.storeId !== storeId;
 
-/** Another store, or this one before it lost rows, may have begun a call whose key the log does not know. */
+/** For a key that the log does not know: the call may have begun in another store, or in this one before it lost rows. */
 export const mayHaveBegun = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
   wasSentElsewhere(sentBefore, storeId) || sentBefore?.hasReceipt === true;
 
-/** The first state of a call whose key the log does not know. One that is surely new and must not run leaves no row, and does not come here. */
+/** The first state of a call whose key the log does not know. Not for a call that is surely new and must not run: it gets no row. */
 export function decideUnknown(
   { sentBefore, isRepeatable, refusal }: Sending,
   storeId: string,
@@ -43,7 +43,7 @@ export function decideUnknown(
   return canBegin ? 'running' : 'received';
 }
 
-/** Where the owner of a row is. `gone` includes a call of this host that is not in memory: its record failed. */
+/** Whether another host still has the call. `gone` also means: this host owns the row, but does not have the call in memory. */
 export type Ownership = 'gone' | 'elsewhere';
 
 export type KnownDecision =
@@ -52,9 +52,9 @@ export type KnownDecision =
   | 'reply'
   /** Another host has the call. */
   | 'elsewhere'
-  /** A call that must not run is begun too, and refused then: an owner that was only cut off may have begun it meanwhile. */
+  /** Begin the call, even one that must not run, which is refused then: an owner that was only cut off may have begun it meanwhile. */
   | 'begin'
-  /** Write this outcome for the owner that is gone. */
+  /** Record this outcome in place of the owner that is gone. */
   | 'uncertain';
 
 /** For a key that is in the log and not in the memory of this host. */

@@ -1,9 +1,9 @@
-/** What a caller hears of a call that may have run, and that this host cannot look at. */
+/** The errors of calls that may have run, if this host cannot read their rows. */
 import { describe, expect, test } from 'vitest';
 import { RunnerRig, settle } from '../../../test/fakes/runner-rig.js';
 import { HostError } from '../../kernel/errors.js';
 
-describe('a key that a caller chose is not said to have not run when its row', () => {
+describe("no error says `not_executed` for a caller's key when its row", () => {
   const isCallersKey = true;
   const lost = () => Promise.reject(new HostError('insufficient_storage', 'disk', { execution: 'not_executed' }));
 
@@ -49,7 +49,7 @@ describe('a key that a caller chose is not said to have not run when its row', (
   });
 });
 
-test('a call that its host begins after all, when it was only cut off, is not said to have not run', async () => {
+test('no error says `not_executed` for a call that its host begins after all, because it was only cut off', async () => {
   const rig = new RunnerRig();
   rig.limit(1, 10);
   rig.send('first');
@@ -96,7 +96,7 @@ test.each<[string, (rig: RunnerRig) => void]>([
   expect(again.all).toEqual(['receipt me', 'error denied allowlist']);
 });
 
-test('a call that waited here, and that another store may have begun before, is not said to have not run', async () => {
+test('no error says `not_executed` for a call that waited here and that another store may have begun before', async () => {
   const rig = new RunnerRig();
   rig.limit(1, 10);
   rig.isRepeatable = true;

@@ -45,7 +45,7 @@ export const noRole = (): HostError =>
     { reason: 'no_role' },
   );
 
-/** `because`: why the role may use nothing at all, which explains more than the name of one tool. */
+/** `because`: why the role may use nothing at all. It explains more than that one tool is denied. */
 export function notAllowed(
   role: string | undefined,
   server: string | undefined,
@@ -106,7 +106,7 @@ export const uncertain = ({ server, tool }: NamedTool, reason: UncertainReason):
 
 const uncertainTexts = {
   host_lost: 'the host ended while it ran',
-  /** The store cannot know. */
+  /** The store cannot know whether the call ran. */
   store_changed: 'the call was sent to another store, or to this one before it lost data:',
   attempts: 'the host ended each time it ran',
 };

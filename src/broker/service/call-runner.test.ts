@@ -55,7 +55,7 @@ describe('a call', () => {
     expect(await rig.row()).toBeUndefined();
   });
 
-  test('that was sent before is refused by a row, so that no other copy of it runs', async () => {
+  test('that was sent before is recorded as refused, so that no other copy of it runs', async () => {
     const rig = new RunnerRig();
     rig.refusal = new HostError('denied', 'no');
     const heard = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: false } });
@@ -68,7 +68,7 @@ describe('a call', () => {
   });
 
   test.each([0, 10])(
-    'K9 that comes %d ms before its deadline is expired: its way here is not counted',
+    'K9 that arrives %d ms before its deadline is expired, because its time on the way is not counted',
     async (leftMs) => {
       const rig = new RunnerRig();
       const heard = rig.send('k1', { deadlineAtMs: rig.clock.nowMs() + leftMs });
@@ -77,7 +77,7 @@ describe('a call', () => {
     },
   );
 
-  test('whose outcome cannot be recorded is answered all the same, and uncertain later', async () => {
+  test('whose outcome cannot be recorded is answered all the same, and counts as uncertain later', async () => {
     const rig = new RunnerRig();
     const { finish } = rig.log;
     rig.log.finish = () => Promise.reject(new HostError('transport', 'disk'));
@@ -164,7 +164,7 @@ describe('a second sending', () => {
     expect([first.all, second.all]).toEqual([['receipt me'], ['receipt me', 'result {"n":1}']]);
   });
 
-  test('with other arguments is a conflict, and the first goes on', async () => {
+  test('with other arguments is a conflict, and the first continues', async () => {
     const rig = new RunnerRig();
     const first = rig.send();
     await settle();
@@ -254,7 +254,7 @@ describe('after a host died', () => {
       'outcome_uncertain',
     ],
     ['throttled', (rig) => rig.end(new HostError('overloaded', 'x', { execution: 'not_executed' })), 'overloaded'],
-  ])('a repeatable call that may have run is not said to have not run when it is %s', async (_name, end, code) => {
+  ])('no error says `not_executed` for a repeatable call that may have run when it is %s', async (_name, end, code) => {
     const rig = new RunnerRig();
     rig.isRepeatable = true;
     const executions: unknown[] = [];
@@ -277,7 +277,7 @@ describe('after a host died', () => {
     expect(executions).toMatchObject([{ code, execution: 'uncertain' }]);
   });
 
-  test('a call that another living host has is left to it', async () => {
+  test('a call that another running host has is left to that host', async () => {
     const rig = new RunnerRig();
     rig.send();
     await settle();
@@ -337,7 +337,7 @@ describe('the limit of one worker', () => {
     expect(rig.runner.figures()).toEqual({ waiting: 0, running: 0, oldestMs: undefined });
   });
 
-  test('is the only one: calls of other workers begin at once', async () => {
+  test('is the only limit: calls of other workers begin at once', async () => {
     const rig = new RunnerRig();
     rig.limit(96, 256);
     for (let worker = 0; worker < 4; worker++)
@@ -350,7 +350,7 @@ describe('the limit of one worker', () => {
 describe('a call that two sessions wait for', () => {
   const id = { worker: 'w1', epoch: 'e1', key: 'k1' };
 
-  test('goes on when one of them cancels, which hears nothing more', async () => {
+  test('continues when one of them cancels; that session gets no reply', async () => {
     const rig = new RunnerRig();
     const [one, other] = [rig.send(), rig.send('k1', {}, 's2')];
     await settle();
@@ -374,7 +374,7 @@ describe('a call that two sessions wait for', () => {
 });
 
 describe('a stop', () => {
-  test('lets running calls end, refuses waiting ones by their rows, and begins nothing more', async () => {
+  test('lets running calls end, records waiting ones as refused, and begins nothing more', async () => {
     const rig = new RunnerRig();
     rig.limit(1, 10);
     const running = rig.send('a');
@@ -391,7 +391,7 @@ describe('a stop', () => {
     expect(rig.executed).toHaveLength(1);
   });
 
-  test('does not say that a waiting call did not run if an earlier host may have run it', async () => {
+  test('never says `not_executed` for a waiting call that an earlier host may have run', async () => {
     const rig = new RunnerRig();
     rig.limit(1, 10);
     rig.isRepeatable = true;
@@ -405,7 +405,7 @@ describe('a stop', () => {
     expect(await rig.row('b')).toMatchObject({ state: 'received' });
   });
 
-  test('cancels what runs after its time, and records that', async () => {
+  test('cancels calls that still run after its grace time, and records that', async () => {
     const rig = new RunnerRig();
     const heard = rig.send();
     await settle();

@@ -29,7 +29,7 @@ export class CallRunner {
       return;
     }
     const leave = () => {
-      // The key may belong to a later call by the second time.
+      // `leave` may be called twice, and the key may belong to a later call by then.
       if (this.#calls.get(key) === call) this.#calls.delete(key);
       if (this.#calls.size === 0) this.#idle?.abort();
     };
@@ -43,7 +43,7 @@ export class CallRunner {
     return this.#calls.get(keyOf(id)) !== undefined;
   }
 
-  /** `left`: others wait for the call, which goes on. Undefined: it is not here. */
+  /** `left`: the call continues, because others wait for it. Undefined: this host does not have the call. */
   cancel(id: CallId, party: string): 'cancelled' | 'left' | undefined {
     const call = this.#calls.get(keyOf(id));
     return call && (call.cancel(party) ? 'cancelled' : 'left');
@@ -53,7 +53,7 @@ export class CallRunner {
     for (const call of this.#calls.values()) if (isMeant(call.task.id)) call.cancel();
   }
 
-  /** Begins nothing more. Calls that wait are refused by their rows. The others have so long to end. */
+  /** Begins no further call. Waiting calls are recorded as refused. Running ones may end for `graceMs`, and are cancelled then. */
   async stop(graceMs: number, recordMs: number): Promise<void> {
     this.#isStopping = true;
     for (const call of this.#calls.values()) call.wake();

@@ -55,7 +55,7 @@ test('D-44 a worker that connects a thousand times while servers start is told o
   expect(worker.revisions()).toHaveLength(1);
 });
 
-test('D-44 workers with the same id of a session are told each', async () => {
+test('D-44 two workers whose sessions have the same id are both told', async () => {
   const rig = new ServiceRig({ docs: { capabilities: null } });
   const listing = gate<void>();
   rig.host.listing = listing.promise;
@@ -74,7 +74,7 @@ test('D-48 a worker that connects hears which manifest is current', async () => 
   expect(worker.revisions()).toEqual([revision]);
 });
 
-test('D-48 a manifest that cannot be made is a problem that is reported, and is made at the next question', async () => {
+test('D-48 a manifest that cannot be made is reported as a problem, and is made when it is next asked for', async () => {
   const rig = new ServiceRig({ docs: { tools: ['search'] } });
   const worker = rig.worker();
   await worker.tools();

@@ -30,7 +30,7 @@ import type { ServedHost, WorkerIdentity } from './transport.js';
 const rolesMax = 1_024;
 /** Servers that start together cause one notification. */
 const gatherMs = 50;
-/** Rules go by role; no worker has this name. */
+/** A name that no worker has: the rules depend on the role alone. */
 const anyWorker = '*';
 
 export interface RoleManifest {
@@ -150,7 +150,7 @@ export class Manifests {
       const manifest = this.of(role);
       if (isNews(manifest)) onChanged(role, manifest);
     } catch (error) {
-      // A host whose rules throw. Its own ones do not (policy/allowlist.ts).
+      // The rules of a foreign host may throw; those of Hostler do not (policy/allowlist.ts).
       onProblem(error);
     }
   }

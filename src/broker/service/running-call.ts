@@ -52,7 +52,7 @@ export interface Caller {
   receipt(owner: string): void;
   refuse(error: HostError): void;
   reply(body: Buffer): void;
-  /** The call left this host without a reply: another host has it, this one stops, or it was purged. */
+  /** This host gives the call up without a reply: another host has it, this host stops, or the row was purged. */
   ended?(): void;
 }
 
@@ -75,8 +75,8 @@ export interface RunnerPorts {
 }
 
 /**
- * Time for the reply to reach its caller before the deadline. Nothing begins so shortly before it either: the time that a request was on
- * its way is not counted, so the deadline of the caller is a little earlier than the one here.
+ * Time for the reply to reach its caller before the deadline. With less time than this left, no call begins: the time that a request was
+ * on its way is not counted, so the deadline of the caller is a little earlier than the one here.
  */
 const replyMs = 10;
 
@@ -88,7 +88,7 @@ export class RunningCall {
   /** The owner that receipts name; undefined before the row is durable. */
   #owner: string | undefined;
   #slot: Slot | undefined;
-  /** The call may have run before, so it is never said that it did not. */
+  /** The call may have run before, so no outcome says that it did not. */
   #mayHaveRun = false;
 
   /** `leave` removes the call from this host: a later sending of its key is a new call. */
@@ -108,7 +108,7 @@ export class RunningCall {
     if (this.#owner === undefined) {
       if (this.#callers.length >= sendingsMax) return caller.refuse(tooManySendings(sendingsMax));
     } else {
-      // Each sending has its own receipt, also one that is replaced.
+      // Each sending gets its own receipt, also one that is replaced.
       this.#callers = this.#callers.filter((each) => each.party !== party);
       // Its worker asks for the outcome.
       if (this.#callers.length >= sendingsMax) this.#callers.shift();
@@ -117,7 +117,7 @@ export class RunningCall {
     if (this.#owner !== undefined) this.#receipts(this.#owner);
   }
 
-  /** `party`: it leaves, and the call goes on while others wait for it. Returns whether the call is cancelled. */
+  /** With `party`, only that party leaves, and the call continues while others wait for it. Returns whether the call is cancelled. */
   cancel(party?: string): boolean {
     const others = this.#callers.filter((each) => each.party !== party);
     if (party !== undefined && others.length > 0) {
@@ -159,7 +159,7 @@ export class RunningCall {
     if (refusal && isNew) return this.#refuse(refusal);
     const busy = this.#enter();
     if (busy) {
-      // The key may have a row, and its outcome costs nothing.
+      // The key may have a row with an outcome, for which no room is needed.
       const row = isNew ? undefined : await log.find(id);
       return row ? this.#continue(row, busy) : this.#refuse(busy);
     }
@@ -203,7 +203,7 @@ export class RunningCall {
           return this.#refuse(keyConflict(task));
         case 'reply':
           this.#receipts(log.owner);
-          // A purge removed the reply, and the worker is back.
+          // No reply: the worker was revoked, which purged it, and is listed again.
           return this.#reply(row.reply ?? errorBody(uncertain(task, 'store_changed')));
         case 'elsewhere':
           return this.#receipts(row.owner);
@@ -213,7 +213,7 @@ export class RunningCall {
           this.#receipts(log.owner);
           if (!sending.refusal) await this.#waitForSlot();
           const mayHaveRun: boolean = this.#mayHaveRun || row.state === 'running';
-          // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
+          // A call that may have run is left to the next host, to which its worker sends it again.
           if (this.isStopping() && mayHaveRun) return;
           const begun: CallRow | 'begun' | undefined = await log.begin(task.id, row.version);
           if (begun === 'begun') {
@@ -247,7 +247,10 @@ export class RunningCall {
     cancelTimer();
   }
 
-  /** Records the outcome of a row that is running and of this host. `earlier`: a refusal for which the call waited for no room. */
+  /**
+   * Executes the call, whose row names this host and the state `running`, and records its outcome. `earlier`: a refusal for which the
+   * call waited for no slot.
+   */
   async #execute(earlier?: HostError): Promise<void> {
     const { log, onProblem } = this.ports;
     const outcome = await this.#outcome(earlier);
@@ -303,7 +306,7 @@ export class RunningCall {
 
   async #ownershipOf(row: CallRow): Promise<'gone' | 'elsewhere'> {
     const { log } = this.ports;
-    // Not in memory and ours: its record failed earlier, or it waits here.
+    // A row of this host whose outcome is not recorded: recording it failed earlier, or the call is this one and waits.
     if (hasOutcome(row) || row.owner === log.owner) return 'gone';
     return (await log.isGone(row.owner)) ? 'gone' : 'elsewhere';
   }
@@ -317,7 +320,7 @@ export class RunningCall {
     }
   }
 
-  /** Callers with a receipt hear nothing: they ask. */
+  /** Callers with a receipt are not answered: they ask for the outcome. */
   #refuse(error: HostError): void {
     this.leave();
     const refused = this.#callers.filter(({ hasReceipt }) => !hasReceipt);

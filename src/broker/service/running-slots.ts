@@ -9,7 +9,7 @@ import { Fifo } from '../../kernel/fair-queue.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { tooManyBytes, tooManyWaiting } from './call-errors.js';
 
-/** The request of one call for a slot: granted, or in the queue of its worker. `ready`: it may begin, or was woken without a slot. */
+/** The request of one call for a slot: granted, or in the queue of its worker. `ready` resolves when the call has a slot, or is woken. */
 export interface Slot {
   isGranted: boolean;
   readonly ready: Deferred;

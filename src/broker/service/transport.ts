@@ -20,7 +20,7 @@ export interface WorkerIdentity {
   readonly role: string | undefined;
 }
 
-/** One worker process. It has one connection at a time; its id stays the same over reconnects. */
+/** One worker process. It has one connection at a time, and keeps its id when it reconnects. */
 export interface WorkerSession {
   readonly id: string;
   readonly name: string;
@@ -54,7 +54,7 @@ export interface ServiceHandlers {
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls>;
   /** Body of the manifest of the worker's role. */
   manifest(session: WorkerSession): Promise<Buffer>;
-  /** The session has a new connection. The transport reported the end of the one before. */
+  /** The session has a new connection. The transport has reported the end of the previous one. */
   connected(session: WorkerSession): void;
   /** The connection of the session ended. Once for each `connected`. */
   left(session: WorkerSession, reason: string): void;

@@ -8,7 +8,7 @@ function rig() {
   return { clock, paused, rate: new ByteRate(clock, 1_000, (isPaused) => void paused.push(isPaused)) };
 }
 
-test('a burst of 250 ms is free; what is above it is paid for with a pause', () => {
+test('a burst of 250 ms passes at once; bytes above it cause a pause', () => {
   const { clock, paused, rate } = rig();
   rate.use(250);
   expect(paused).toEqual([]);

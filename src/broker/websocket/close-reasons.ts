@@ -8,9 +8,9 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 
 export const closeCodes = {
   closed: 1000,
-  /** The host stops. It has answered everything that it read, and reads nothing more. Not 1001, with which a proxy may close too. */
+  /** The host stops. It has answered everything that it read, and reads nothing more. Not code 1001: a proxy may close with that. */
   going_away: 4007,
-  /** The host stops with calls that it read and did not answer. */
+  /** The host stops, and has read calls that it did not answer. */
   stopped: 1011,
   bad_frame: 4000,
   unauthenticated: 4001,
@@ -27,7 +27,7 @@ export type CloseReason = keyof typeof closeCodes;
 
 const reasons = new Map<number, string>(Object.entries(closeCodes).map(([reason, code]) => [code, reason]));
 
-/** A code of another program, such as a proxy: `closed_1001`. */
+/** The code was sent by another program, such as a proxy: `closed_1001`. */
 export const closeReasonOf = (code: number): string => reasons.get(code) ?? `closed_${code}`;
 
 /** The text of a close frame has at most 123 bytes. */

@@ -34,7 +34,7 @@ export function openSocket(url: URL): OpeningSocket {
     response.destroy();
     giveUp(statusError(url, response.statusCode ?? 0));
   });
-  // Also after the handshake: an error without a listener would end the process.
+  // The listener stays after the handshake: an error without a listener would end the process.
   socket.on('error', (cause: Error & { code?: string }) => reject(networkError(url, cause)));
   socket.once('upgrade', ({ socket: below }) => {
     socket.once('open', () => resolve({ socket, below }));
@@ -101,7 +101,7 @@ const networkErrors: readonly (readonly [RegExp, what: string, hint: string])[] 
   [/^/, 'cannot be reached', 'see that it runs, and that no firewall is in between'],
 ];
 
-/** There was no answer: the name, the network, TLS. */
+/** The error if no answer came, because of the name, the network or TLS. */
 function networkError(url: URL, cause: Error & { code?: string }): HostError {
   const { code: reason = 'handshake' } = cause;
   const [, what = '', hint = ''] = networkErrors.find(([pattern]) => pattern.test(reason)) ?? [];

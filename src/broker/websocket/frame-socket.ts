@@ -37,7 +37,7 @@ export class FrameSocket {
     this.#below = below;
     this.#clock = clock;
     this.#heartbeat = new Heartbeat({ clock, ping: () => socket.ping(), lost: () => this.terminate('silent') });
-    // `close` follows and tells the end.
+    // The event `close` follows, and reports the end.
     socket.on('error', () => undefined);
     socket.on('ping', (data: Buffer) => {
       this.#heartbeat.heard();
@@ -118,7 +118,7 @@ export class Heartbeat {
     this.start();
   }
 
-  /** Anything that arrives counts as a sign of life. */
+  /** Call it for anything that arrives: the other end is alive. */
   heard(): void {
     this.#isAsked = false;
   }

@@ -104,8 +104,8 @@ export class HostConnection implements FrameSocketReader {
   }
 
   /**
-   * Reads nothing while the worker is above its rate, while it does not read its answers, which would fill the memory, and while too
-   * many of its requests have no answer.
+   * Reads nothing while the worker is above its rate, while too many of its requests have no answer, and while the worker does not read
+   * its answers, which would fill the memory.
    */
   pace(): void {
     const isFull = this.unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
@@ -113,7 +113,7 @@ export class HostConnection implements FrameSocketReader {
     this.#socket.setPaused(isFull || isUnread || this.admitted?.traffic.rate.isPaused === true);
   }
 
-  /** Ends the connection from this side. Nothing more of it is read. */
+  /** Ends the connection from this side. Nothing more is read from it. */
   cut(reason: CloseReason, detail = ''): void {
     if (this.#isOver) return;
     this.ended(reason);
@@ -182,7 +182,7 @@ export class HostConnection implements FrameSocketReader {
   }
 }
 
-/** A worker asks for a reply or a manifest that it misses. */
+/** These may be dropped: a worker asks for a reply or a manifest that it misses. */
 function sendKind({ op }: HostMessage): SendKind {
   if (op === 'progress') return 'progress';
   return op === 'reply' || op === 'manifest' ? 'reply' : 'must';

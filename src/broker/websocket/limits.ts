@@ -6,7 +6,7 @@ const MiB = 1024 * KiB;
 
 /** From the TCP connection to the hello, the TLS handshake and the upgrade included. */
 export const helloMs = 5_000;
-/** Sockets without a hello: of one address, and in all. */
+/** Sockets without a hello: from one address, and in all. */
 export const unadmittedOfAddressMax = 128;
 export const unadmittedMax = 1_024;
 /** All that a socket may send before its hello was accepted. */
@@ -15,7 +15,7 @@ export const connectionsOfWorkerMax = 32;
 
 /** Fragments of one message. Workers of Hostler send one. Each fragment keeps the whole chunk that contains it in memory. */
 export const fragmentsMax = 64;
-/** Network reads that one message may arrive in: 4 MiB in the smallest packets. */
+/** In how many network reads one message may arrive: 4 MiB in the smallest packets. */
 export const chunksMax = 16 * KiB;
 
 /** Unread bytes of one worker, over all its connections. */
@@ -36,8 +36,8 @@ export const pingMs = 20_000;
 export const pongMs = 10_000;
 
 /**
- * What a message, and each key in it, costs beside its bytes. Reading a message of 31 bytes takes 2 us, and the log looks up each key:
- * 16 MiB of such messages in a second would occupy the host.
+ * A message, and each key in it, counts this many bytes in addition to its length. Reading a message of 31 bytes takes 2 us, and the
+ * log looks up each key: 16 MiB of such messages in a second would occupy the host.
  */
 export const itemBytes = 128;
 

@@ -71,7 +71,7 @@ export async function listenForWorkers(options: ListenParts): Promise<{ url: str
     const hint = 'choose another port or address, or end the process that uses it';
     throw notExecuted('connect_failed', `the broker cannot listen on ${host}:${port}`, hint, { reason, cause });
   }
-  // An error of one connection. The others go on.
+  // An error of one connection does not affect the others.
   server.on('error', () => undefined);
   if (options.tls) {
     const renew = (context: TlsContext) => {

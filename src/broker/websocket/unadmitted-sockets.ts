@@ -1,6 +1,6 @@
 /**
- * Sockets that have not said a valid hello yet: in the TLS handshake, before the upgrade, or after it. They are bounded in number, of one
- * address and in all, in time and in bytes, because every machine that reaches the port can open them.
+ * Sockets that have not said a valid hello yet: in the TLS handshake, before the upgrade, or after it. Their number (per address and in
+ * total), their time and their bytes are bounded, because every machine that reaches the port can open them.
  */
 import type { Socket } from 'node:net';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -60,7 +60,7 @@ export class UnadmittedSockets {
     };
   }
 
-  /** Cuts all, those in the TLS handshake too: the server waits for them, and does not cut them itself. */
+  /** Cuts all, also those in the TLS handshake: the server would wait for them, and does not cut them itself. */
   close(): void {
     for (const { socket } of this.#places.values()) socket.destroy();
   }

@@ -32,7 +32,7 @@ export interface WebSocketTransportOptions {
 export interface WebSocketTransport extends WorkerTransport {
   /** Where workers on this machine connect. */
   readonly url: string;
-  /** Connections in all: a worker may have several. */
+  /** Bound of all connections; one worker may have several. */
   readonly connections: number;
 }
 
@@ -159,7 +159,7 @@ class Transport implements WebSocketTransport {
     this.#options.onEvent?.({ kind: 'turned_away', reason });
   }
 
-  /** Keys that were revoked, have expired, or belong to another worker now. */
+  /** Cuts connections whose key was revoked, has expired, or belongs to another worker now. */
   #cutInvalid(): void {
     for (const connection of [...this.#current.values()]) {
       const { keyDigest = '', session } = connection.admitted ?? {};

@@ -2,7 +2,7 @@
  * A worker's connection to a host over WebSocket.
  * Not here: matching answers with requests (worker/message-connection.ts), connecting again (worker/).
  *
- * Invariant: a call whose answer did not come was not executed only if the host closed the connection and had not read it.
+ * Invariant: a call without an answer counts as not executed only if the host closed the connection and had not read the call.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
@@ -24,7 +24,7 @@ export interface WebSocketConnectionOptions {
   readonly insecure?: boolean | undefined;
 }
 
-/** Until the welcome. */
+/** Time until the welcome. */
 const connectMs = 10_000;
 
 /** Throws if the address cannot be used. */

@@ -34,7 +34,7 @@ test('one worker may have 16 MiB that it did not read, of which progress uses ha
   expect(outbound.bytes).toBe(0);
 });
 
-test('a worker that leaves is forgotten, after a pause that it has to wait for', () => {
+test('a worker that leaves is forgotten, but not before the pause for its bytes is over', () => {
   const { clock, worker, idleCount } = rig();
   const traffic = worker();
   const connection = { pace: () => {} };

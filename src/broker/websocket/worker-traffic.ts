@@ -1,19 +1,19 @@
 /**
- * What the connections of one worker share: the rate of their bytes, and the bytes that wait to be read by it. The waiting bytes of
- * all workers have a bound too.
+ * What the connections of one worker share: the rate of their bytes, and the bytes that wait until the worker reads them. The waiting
+ * bytes of all workers have a bound too.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { burstMs, outboundMax, outboundOfEach, outboundOfWorkerMax } from './limits.js';
 
 /**
- * Paces bytes, in and out together. They are counted after the fact, so a message larger than the burst passes and is paid for
- * afterwards. Nothing is dropped: the connections are paused.
+ * Paces bytes, in and out together. They are counted after the fact, so a message larger than the burst passes, and a
+ * pause follows. Nothing is dropped.
  */
 export class ByteRate {
   readonly #clock: Clock;
   readonly #bytesPerMs: number;
   readonly #setPaused: (isPaused: boolean) => void;
-  /** When the bytes so far are paid for. */
+  /** When the rate allows for the bytes so far. */
   #paidAtMs = Number.NEGATIVE_INFINITY;
   #isPaused = false;
 

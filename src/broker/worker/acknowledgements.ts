@@ -34,7 +34,7 @@ export class Acknowledgements {
     else this.#cancelFlush ??= this.clock.at(this.clock.nowMs() + ackMs, () => this.flush());
   }
 
-  /** Sends those that wait. */
+  /** Sends the acknowledgements that wait. */
   flush(): void {
     this.#cancelFlush?.();
     this.#cancelFlush = undefined;

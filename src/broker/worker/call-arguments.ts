@@ -1,4 +1,4 @@
-/** Checks what a caller without types can get wrong, before a call is sent. */
+/** Checks, before a call is sent, what a caller in plain JavaScript can get wrong. */
 import { hash } from 'node:crypto';
 import { isCancelSignal } from '../../kernel/cancel-signal.js';
 import { type HostError, notExecuted } from '../../kernel/errors.js';

@@ -393,7 +393,7 @@ test('a call that a stopping host did not begin is sent again as a new one, with
   expect(outcomes).toEqual({ k1: '{"text":"done"}' });
 });
 
-test('a key of the caller is not replaced: the caller hears that the call did not run', async () => {
+test("a caller's key is not replaced: the caller is told that the call did not run", async () => {
   const { table, outcomes, settle, start } = rig();
   const connection = new FakeConnection();
   table.use(connection);
@@ -405,7 +405,7 @@ test('a key of the caller is not replaced: the caller hears that the call did no
   expect(outcomes).toEqual({ own: 'overloaded not_executed' });
 });
 
-test('the late reply to a cancelled call does not reach another call with the same key of the caller', async () => {
+test("the late reply to a cancelled call does not reach a later call with the same caller's key", async () => {
   const { table, outcomes, settle, start } = rig();
   const connection = new FakeConnection();
   table.use(connection);

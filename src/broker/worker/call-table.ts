@@ -3,9 +3,9 @@
  * deadline.
  * Not here: which tool is meant (remote-tools.ts), connecting (connection-keeper.ts), acknowledging replies (acknowledgements.ts).
  *
- * Invariants: a call keeps its key and the id of the store to which it was first sent over all sendings, until a host says that it did not
- * begin. An error says `not_executed` only if no sending can have arrived. A refusal is final only if it answers the only sending. Calls and
- * their bytes are bounded.
+ * Invariants: however often a call is sent, it keeps its key and the id of the store to which it was first sent, until a host says that
+ * the call did not begin. An error says `not_executed` only if no sending can have arrived. A refusal ends a call only if the call was sent
+ * once. Calls and their bytes are bounded.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -41,10 +41,10 @@ export interface OpenCall {
   /** Gets another key when a host that stops hands the call back. */
   call: NewCall;
   readonly waiters: Map<CallWaiter, Cancel>;
-  /** The store to which it was first sent; undefined: no sending can have arrived. */
+  /** Id of the store to which the call was first sent; undefined: no sending can have arrived. */
   firstStoreId: string | undefined;
   hasReceipt: boolean;
-  /** The connection over which it is being sent. */
+  /** The connection over which the call is being sent. */
   sendingOver: WorkerConnection | undefined;
   cancelTimer: Cancel | undefined;
 }
@@ -58,7 +58,7 @@ function latestDeadline({ waiters }: OpenCall): number {
   return latestMs;
 }
 
-/** A reply to an earlier call with the same key, which was cancelled, is none to this one. */
+/** A late reply to an earlier, cancelled call with the same key does not answer this call. */
 const isReplyTo = ({ call }: OpenCall, digest: string | undefined): boolean =>
   !call.isCallersKey || digest === undefined || digest === requestDigest(call.server, call.tool, call.args);
 
@@ -72,9 +72,9 @@ const callBytesMax = 64 * 1024 * 1024;
 /** Calls that are sent and not answered. The others wait here: a host refuses the 257th of a worker. */
 const sentMax = 192;
 const cancelsMax = 1_024;
-/** After a sending without an answer, or a refusal of a call that may have arrived before. */
+/** Time until a call is sent again after a sending without an answer, or after a refusal if an earlier sending may have arrived. */
 const resendMs = 1_000;
-/** A reply may be lost with a connection, or exceed the bound of unread bytes at the host, or the host may be gone. */
+/** How often outcomes are asked for: a reply may be lost with its connection or exceed a bound at the host, and a host may have ended. */
 const askMs = 5_000;
 
 export interface CallTableParts {
@@ -105,7 +105,7 @@ export class CallTable {
     this.#acks = new Acknowledgements(parts.clock);
   }
 
-  /** `droppedReplies`: those for which no caller waited any more. */
+  /** `droppedReplies`: number of replies for which no caller waited any more. */
   get usage(): { readonly inFlight: number; readonly inFlightBytes: number; readonly droppedReplies: number } {
     return { inFlight: this.#reserved, inFlightBytes: this.#bytes.used, droppedReplies: this.#droppedReplies };
   }
@@ -189,7 +189,7 @@ export class CallTable {
     return open;
   }
 
-  /** Now, or when there is a connection and another call has ended. Without a connection a call that was never sent waits for a while. */
+  /** Sends now, or when there is a connection and less than `sentMax` calls are out. A new call waits a while for a connection. */
   #send(open: OpenCall): void {
     const { clock, connectionWaitMs } = this.#parts;
     const connection = this.#connection;
@@ -275,7 +275,7 @@ export class CallTable {
         const open = this.#calls.get(key);
         if (open && this.#isWaiting(key)) this.#send(open);
       }
-      // Replies came with the answer. More of them may wait for room in what the host sends.
+      // The host sent replies with this answer. It may hold more back until this worker has read some.
       const left = keys.filter((key) => this.#isWaiting(key));
       const wasAnswered = keys.some((key) => !isOpen.has(key) && !this.#isWaiting(key));
       if (wasAnswered && left.length > 0) await this.#ask(left, connection);
@@ -284,7 +284,7 @@ export class CallTable {
     }
   }
 
-  /** It has a receipt, and is not about to be sent again. */
+  /** The call has a receipt, and is not about to be sent again. */
   #isWaiting(key: string): boolean {
     const { hasReceipt, sendingOver, cancelTimer } = this.#calls.get(key) ?? unsent;
     return hasReceipt && sendingOver === undefined && cancelTimer === undefined;

@@ -22,7 +22,7 @@ export type ConnectionState = 'connecting' | 'ready' | 'reconnecting' | 'refused
 
 interface KeeperStatus {
   state: ConnectionState;
-  /** Why the worker is not ready, or was not lately. */
+  /** Why the worker is not ready; in state `ready`, why the manifest could not be read, or why the host denies all tools. */
   lastError: HostError | undefined;
   /** Kept while there is no connection. Undefined: none is known. */
   manifest: Manifest | undefined;
@@ -37,7 +37,7 @@ export interface ConnectionKeeperParts {
   readonly session: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** From an earlier run. */
+  /** The manifest of an earlier run. */
   readonly manifest: Manifest | undefined;
   readonly handlers: Pick<ConnectionHandlers, 'reply' | 'progress'>;
   readonly connected: (connection: WorkerConnection) => void;
@@ -51,7 +51,7 @@ export class ConnectionKeeper {
   readonly #parts: ConnectionKeeperParts;
   readonly #stop = new Cancellation();
   readonly #status: KeeperStatus;
-  /** While there is a connection. */
+  /** Set while there is a connection. */
   #learner: ManifestLearner | undefined;
   readonly #done: Promise<void>;
 
@@ -83,7 +83,7 @@ export class ConnectionKeeper {
 
   async #run(): Promise<void> {
     const { clock, random } = this.#parts;
-    // The owner sets its fields first.
+    // Waits one turn, so that the object that constructs this keeper has stored it before the first callback.
     await undefined;
     for (let failures = 0, refusals = 0; !this.#stop.aborted; ) {
       let goodFromMs = Number.POSITIVE_INFINITY;

@@ -29,7 +29,7 @@ export interface WorkerConnection {
   call(request: CallRequest): Promise<Receipt>;
   /** What became of calls with a receipt. Replies come as replies. */
   ask(keys: readonly string[]): Promise<AskedCalls>;
-  /** May be lost. */
+  /** The cancel may be lost. */
   cancel(key: string): void;
   acknowledge(keys: readonly string[]): void;
   /** Body of the manifest (protocol/reply-body.ts). */

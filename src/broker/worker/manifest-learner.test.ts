@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 
 describe('a manifest that is wanted', () => {
-  test('is asked for once, and once more if it was wanted meanwhile', async () => {
+  test('is asked for once, and a second time if it was wanted again meanwhile', async () => {
     for (let n = 0; n < 5; n++) learner.want();
     expect(asked).toHaveLength(1);
     asked[0]?.resolve(manifest('a'));

@@ -10,7 +10,7 @@ import type { Random } from '../../kernel/random.js';
 import { type Manifest, readManifestBody } from '../protocol/reply-body.js';
 import { reconnectDelayMs } from './reconnect-plan.js';
 
-/** Between questions when changes follow each other. */
+/** Time between two questions if changes follow each other. */
 const paceMs = 250;
 /** Calls of unknown tools do not ask more often than this. */
 const freshMs = 5_000;
@@ -33,7 +33,7 @@ export class ManifestLearner {
 
   constructor(private readonly parts: LearnerParts) {}
 
-  /** Asks until the manifest is learned once from now on. */
+  /** Asks until a question that begins from now on is answered. */
   want(): void {
     this.#isWanted = true;
     if (this.#asking === undefined && !this.#cancelNext) void this.#ask();

@@ -2,8 +2,8 @@
  * A worker's connection as messages: sends requests, matches their answers, and hands everything else to the worker.
  * Not here: how messages travel (websocket/worker-connection.ts, nats/worker-connection.ts); sending calls again (call-table.ts).
  *
- * Invariants: every promise settles, with its answer, after `answerMs`, or with the connection. `not_executed` is said of a call only if
- * it was not sent, or if the carrier knows that no host read it.
+ * Invariants: every promise settles: with its answer, after `answerMs`, or when the connection ends. An error says `not_executed` only if
+ * the call was not sent, or if the carrier knows that no host read it.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';

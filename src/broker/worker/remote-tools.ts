@@ -51,7 +51,7 @@ export type RemoteResult = Pick<CallResult, 'bytes' | 'isError' | 'era' | 'json'
 
 export interface RemoteStatus {
   readonly state: ConnectionState;
-  /** As the broker said last; undefined before the first connection. */
+  /** As the broker last told it; undefined before the first connection. */
   readonly worker: string | undefined;
   readonly role: string | undefined;
   readonly revision: string | undefined;
@@ -66,12 +66,12 @@ export interface RemoteStatus {
 }
 
 export interface RemoteEvents {
-  /** Other tools than before. */
+  /** The tools have changed. */
   manifest: { readonly revision: string; readonly tools: number };
   state: { readonly state: ConnectionState; readonly error: HostError | undefined };
   /** `times`: 1 for the first connection, more for "connected again". */
   connected: { readonly worker: string; readonly role: string | undefined; readonly times: number };
-  /** The manifest file could not be read or written. The worker goes on without it. */
+  /** The manifest file could not be read or written. The worker continues without it. */
   problem: { readonly error: unknown };
 }
 
@@ -207,7 +207,7 @@ export class RemoteTools {
     return found[0];
   }
 
-  /** The tool is not in the known manifest: the newest one decides. */
+  /** The tool is not in the known manifest, so the newest manifest is asked for. */
   async #findLater(target: CallTarget, deadlineAtMs: number, signal: CancelSignal | undefined): Promise<ManifestTool> {
     if (!this.hasManifest) {
       await this.ready(deadlineAtMs - this.#clock.nowMs(), signal).catch((error: HostError) => {
@@ -281,7 +281,7 @@ export class RemoteTools {
   }
 }
 
-/** Failures of the connection or the moment. A host that answers anything else will answer the same again. */
+/** Errors that may pass, such as those of a connection. After any other error, the host would give the same answer again. */
 const passing: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'connect_failed', 'cancelled', 'expired']);
 const isHopeless = ({ code, retryable }: HostError): boolean => !retryable && !passing.has(code);
 

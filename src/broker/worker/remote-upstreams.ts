@@ -1,6 +1,6 @@
 /**
- * Remote tools as servers of a gateway: each server of the manifest is one server, with the tools of the manifest. Joins broker/worker and
- * gateway/, which do not know each other.
+ * Remote tools as servers of a gateway: each server that the manifest names becomes one server of the gateway, with its tools from the
+ * manifest. Joins broker/worker and gateway/, which do not know each other.
  * Not here: connection and calls (remote-tools.ts), clients (gateway/).
  *
  * Invariants: the lists are the last that were learned, also without a connection; a server is ready while there is a connection. Only
@@ -162,7 +162,7 @@ export class RemoteUpstreams implements Upstreams {
   }
 }
 
-/** The key of the worker was refused, not the one of its client. */
+/** The key that was refused is that of the worker, not that of its client. */
 function workersKeyError(error: unknown): never {
   throw isHostError(error) && error.code === 'unauthenticated' ? error.with({ code: 'needs_reauth' }) : error;
 }

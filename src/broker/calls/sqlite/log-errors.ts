@@ -10,7 +10,7 @@ export const diskFull = (): HostError =>
     hint: 'make room on the disk of the host',
   });
 
-/** After a failed write or sync nothing is known about the file, so nothing is written until a restart. */
+/** After a failed write or sync the content of the file is not known, so nothing is written until a restart. */
 export const logFailed = (cause: string, execution: 'uncertain' | 'not_executed'): HostError =>
   new HostError(
     execution === 'uncertain' ? 'transport' : 'insufficient_storage',

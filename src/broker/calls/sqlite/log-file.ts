@@ -101,7 +101,7 @@ function pidIn(file: string): number | undefined {
 
 export function openInMemory<T>(use: (database: Database.Database) => T): T {
   const database = new Database(':memory:');
-  // Room of removed rows is given back, as in a file.
+  // Memory of removed rows can be freed, as pages of a file can.
   database.exec(`PRAGMA auto_vacuum = INCREMENTAL; ${callsSchema}`);
   return use(database);
 }
@@ -143,7 +143,7 @@ export function moveFailed(folder: string): void {
   try {
     renameSync(path.join(folder, fileName), path.join(folder, failedName));
   } catch {
-    // A disk that refuses this refuses writes too.
+    // If the disk refuses this, it refuses writes too, and the next write reports it.
   }
 }
 
@@ -197,7 +197,7 @@ function prepare(file: string, hasFailed: boolean): Database.Database {
     const [{ integrity_check: result }] = pragma('integrity_check(1)') as [{ integrity_check: string }];
     if (result !== 'ok') throw new Unreadable(result);
   }
-  // The version is written last: a file that has it has the table.
+  // The version is written last, so a file that has a version has the table too.
   if (found !== format.version) database.exec(`BEGIN; ${callsSchema} PRAGMA user_version = ${format.version}; COMMIT;`);
   return database;
 }

@@ -1,6 +1,6 @@
 /**
  * Messages between the log and its thread, as plain data.
- * Invariant: answers come in the order of their operations. Acknowledgements and tidying have none, because no caller waits for it.
+ * Invariant: answers come in the order of their operations. Acknowledgements and tidying get no answer, because no caller waits for one.
  */
 import type { HostError } from '../../../kernel/errors.js';
 import type { RowClass, UsageChange } from '../call-bounds.js';
@@ -24,7 +24,7 @@ export type Operation =
   | (CallId & { readonly op: 'begin'; readonly version: number })
   | (CallId & Pick<CallOutcome, 'state' | 'isCallersKey'> & Finish)
   | (CallId & { readonly op: 'find' | 'ack' })
-  /** The rows of one worker, or of all workers. `except`: workers, and pairs of a worker and an epoch, as one text each. */
+  /** The rows of one worker, or of all workers. `except`: whose rows stay, one text each: `WORKER`, or `WORKER EPOCH`. */
   | { readonly op: 'purge'; readonly worker: string | undefined; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */
   | { readonly op: 'tidy'; readonly isSweep: boolean };
@@ -52,7 +52,7 @@ export interface Written {
   readonly expiries?: Readonly<Record<RowClass, ReadonlyMap<string, number>>> | undefined;
 }
 
-/** For `readError`: a structured clone of an error has no code and no details. */
+/** An error as text for `readError`, because a structured clone of an error has no code and no details. */
 export type ErrorText = string;
 export const textOf = (error: HostError): ErrorText => JSON.stringify(error.toJSON());
 
@@ -67,7 +67,7 @@ export type FromThread =
 /** Copying a small reply is cheaper than transferring its memory. */
 const transferBytes = 64 * 1024;
 
-/** The memory of large replies, which changes hands instead of being copied. */
+/** The buffers of large replies: they are transferred to the other thread instead of copied. */
 export const transfersOf = (items: readonly (Operation | Answer)[]): ArrayBuffer[] =>
   items.flatMap((item) => {
     const holder = 'kind' in item && item.kind === 'row' ? item.row : item;

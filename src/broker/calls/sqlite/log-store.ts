@@ -21,18 +21,18 @@ import type { Answer, Batch, Operation, ThreadRow, Written } from './log-message
 
 const MiB = 1024 * 1024;
 const pageBytes = 4096;
-/** More than one transaction and the write-ahead log before a checkpoint can need. */
+/** This is more than one transaction needs, together with the write-ahead log before a checkpoint. */
 const floorBytes = 16 * MiB;
-/** Replies above this wait while the disk is full; smaller outcomes are written. */
+/** While the disk is full, replies larger than this wait; smaller outcomes are written. */
 const smallBytes = 64 * 1024;
 /** Bytes of the write-ahead log before it is written into the file. */
 const checkpointBytes = 2 * MiB;
-/** Free pages that stay in the file for the next replies, and pages that one tidying returns to the disk. */
+/** `sparePages` stay free in the file for the next replies; one tidying returns at most `returnedPages` to the disk. */
 const sparePages = (8 * MiB) / pageBytes;
 const returnedPages = (4 * MiB) / pageBytes;
-/** Expired rows that are removed at once. */
+/** At most this many expired rows are removed in one go. */
 const removedAtOnce = 5_000;
-/** Acknowledgements that wait for room on the disk. Rows of further ones stay until they expire. */
+/** At most this many acknowledgements wait for room on the disk. Beyond that, acknowledged rows stay until they expire. */
 const unwrittenMax = 10_000;
 
 /** The file stores a state as its index in `callStates`. States up to `running` are open. */
@@ -71,7 +71,7 @@ export class LogStore {
   readonly #onProblem: (error: HostError) => void;
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
-  /** Changes of usage by the current transaction. They count only if it commits. At first: the rows that the file has. */
+  /** Changes of usage by the current transaction, which count only if it commits. At first: the rows that the file has. */
   #changes: UsageChange[];
   /** Acknowledgements for which the disk had no room at all. */
   #unwritten: Operation[] = [];
@@ -227,7 +227,7 @@ export class LogStore {
     this.#hasSpare = spare > (this.#isFull ? 0 : sparePages);
     if (this.#hasSpare) {
       this.#all(`PRAGMA incremental_vacuum(${returnedPages})`);
-      // Causes a checkpoint: only then the file shrinks.
+      // Causes a checkpoint, because only a checkpoint shrinks the file.
       this.#walBytes = checkpointBytes;
     }
   }
@@ -279,7 +279,7 @@ export class LogStore {
     this.#isFull = bavail * bsize < (this.#isFull ? 1.5 * floorBytes : floorBytes);
   }
 
-  /** FULL syncs each commit, NORMAL only before a checkpoint. */
+  /** In mode FULL, SQLite syncs each commit; in mode NORMAL, only before a checkpoint. */
   #setSynced(isWanted: boolean): void {
     if (isWanted !== this.#isSynced) this.#database.exec(`PRAGMA synchronous = ${isWanted ? 'FULL' : 'NORMAL'}`);
     this.#isSynced = isWanted;
@@ -309,7 +309,7 @@ function changeOf({ worker, class: kind, state, bytes }: CountedRow, rows: numbe
   return { worker, isCallersKey: kind === classes.callersKey, open, finished, bytes: Math.sign(rows) * (bytes ?? 0) };
 }
 
-/** Everything that the table holds, as changes. */
+/** Usage by all rows of the table, in the form of changes. */
 function usageIn(database: Database.Database): UsageChange[] {
   const text = `SELECT worker, class, state, count(*) AS rows, sum(length(reply)) AS bytes FROM calls
     WHERE class <> ${classes.purged} GROUP BY worker, class, state`;
@@ -317,9 +317,9 @@ function usageIn(database: Database.Database): UsageChange[] {
 }
 
 /**
- * Whether the commit of this operation must outlive a loss of power. The outcome of a call whose key the worker process made need not,
- * which saves half of the syncs. A crash of this process does not lose it. If a loss of power does, the call counts as begun and is
- * answered as uncertain.
+ * Whether the commit of this operation must survive a loss of power. The outcome of a call whose key the worker process made need not,
+ * which saves half of the syncs. A crash of this process does not lose that outcome. After a loss of power that loses it, the call counts
+ * as begun and is answered as uncertain.
  */
 const isSynced = (operation: Operation): boolean =>
   operation.op === 'finish' ? operation.isCallersKey : ['receive', 'begin', 'purge'].includes(operation.op);
@@ -333,7 +333,7 @@ export const replyBytesOf = (operation: Operation): number =>
 
 const valuesOf = ({ worker, epoch, key }: CallId): Values => [worker, epoch, key];
 
-/** Checksum of a reply, to detect a disk that returns other bytes than were written. */
+/** Checksum of a reply, to notice when the disk returns other bytes than were written. */
 const sumOf = (reply: Uint8Array | undefined): number => crc32(reply ?? '');
 
 /** Shared objects: a structured clone copies each only once per message, however many answers refer to it. */

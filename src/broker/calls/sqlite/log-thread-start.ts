@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 export interface ThreadStart {
-  /** A path, or code if `isCode`. */
+  /** The path of the script, or its code if `isCode`. */
   readonly script: string;
   readonly isCode: boolean;
 }

@@ -21,7 +21,7 @@ import {
 } from './log-messages.js';
 import { LogStore, replyBytesOf } from './log-store.js';
 
-/** One transaction: more would keep small calls waiting and need a large write-ahead log. */
+/** Bound of one transaction: a larger one would keep small calls waiting and need a large write-ahead log. */
 const operationsMax = 1_024;
 const bytesMax = 1024 * 1024;
 

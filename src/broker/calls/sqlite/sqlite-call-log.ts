@@ -3,8 +3,8 @@
  * of one turn of the event loop are one message.
  * Not here: the thread (log-thread.ts) and its rows (log-store.ts), the bounds (call-bounds.ts).
  *
- * Invariants: each opening has a new store id, which is also the owner id, so every other owner is gone. Every operation is answered or
- * rejected, also when the thread ends. After a failure the thread gets no more operations.
+ * Invariants: each opening has a new store id, which is also the owner id, so a row with another owner id is of a host that has
+ * ended. Every operation is answered or rejected, also when the thread ends. After a failure the thread gets no more operations.
  */
 import { mkdirSync, realpathSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
@@ -29,7 +29,7 @@ const tidyMs = 250;
 const sweepMs = 30_000;
 /** Time for the last writes when the log closes. A disk that hangs must not delay the stop of the host for longer. */
 const closeMs = 2_000;
-/** Acknowledgements that wait for another operation to travel with. More are sent at once. */
+/** At most this many acknowledgements wait to be sent together with another operation; with more, all are sent at once. */
 const acksAtOnce = 64;
 const never = Number.POSITIVE_INFINITY;
 
@@ -77,7 +77,7 @@ class SqliteCallLog implements CallLog {
   #next: Operation[] = [];
   /** Waiters of the operations in `#next` that have an answer, in the order of the operations. */
   #unsent: Waiter[] = [];
-  /** The same of the operations that the thread has. */
+  /** The same for the operations that the thread has. */
   #sent: Waiter[] = [];
   #isFlushSoon = false;
   /** The error for operations after a failure or a close. */
@@ -158,7 +158,7 @@ class SqliteCallLog implements CallLog {
     return foundIn(await this.#ask({ op: 'find', ...id }));
   }
 
-  /** Travels with the next operation that has an answer, so it costs no transaction of its own; alone it waits for the next tidying. */
+  /** Sent with the next operation that has an answer, so it costs no transaction of its own. Without one it waits for the next tidying. */
   acknowledge(id: CallId): void {
     if (this.#over) return;
     this.#next.push({ op: 'ack', ...id });
@@ -170,7 +170,7 @@ class SqliteCallLog implements CallLog {
     await this.#ask({ op: 'purge', worker, except: except.map((epoch) => `${worker} ${epoch}`) });
   }
 
-  /** A purge that fails is reported, and made by the next start: no worker can ask for those rows. */
+  /** A purge that fails is reported and left to the next start. Until then no worker can ask for those rows. */
   async purgeOthers(workers: NonNullable<SqliteCallLogOptions['workers']>): Promise<void> {
     const except = workers.map(({ name, epoch }) => (epoch === undefined ? name : `${name} ${epoch}`));
     await this.#ask({ op: 'purge', worker: undefined, except }).catch(this.#onProblem);
@@ -184,7 +184,7 @@ class SqliteCallLog implements CallLog {
     return this.#bounds.usage();
   }
 
-  /** Tidies, now and from time to time, and removes expired rows. */
+  /** Tidies and removes expired rows, now and from time to time. */
   sweep(): void {
     if (this.#over) return;
     this.#tidy(true);
@@ -292,14 +292,14 @@ class SqliteCallLog implements CallLog {
     return { state, owner, digest: '', attempts: 1, version: 0, reply };
   }
 
-  /** Records an error in place of a reply for which there is no room. The caller that waits gets the reply. */
+  /** Records an error if there is no room for the reply. A caller that still waits gets the reply itself. */
   async #finishWithoutReply(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
     const kept = errorBody(notKept(outcome.reply.length));
     const row = await this.#finish(id, owner, { ...outcome, reply: kept });
     return row?.reply === kept ? { ...row, reply: outcome.reply } : row;
   }
 
-  /** Resolves when rows were removed, after a while on a full disk, and at the deadline. */
+  /** Resolves when rows were removed, after a while if the disk is full, and at the deadline. */
   async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
     if (this.#over) throw this.#over;
     this.#flushSoon();
@@ -320,7 +320,7 @@ class SqliteCallLog implements CallLog {
     this.#flushSoon();
   }
 
-  /** As of the last sweep. A row that got its outcome after it stays for at least `keptMs`. */
+  /** As known from the last sweep. A row that got its outcome after that sweep stays for at least `keptMs`. */
   readonly #firstExpiryMs: FirstExpiry = (kind, worker) => {
     const known = this.#expiries?.[kind] ?? new Map<string, number>();
     const first = worker === undefined ? Math.min(...known.values()) : (known.get(worker) ?? never);
