@@ -26,7 +26,7 @@ const pages = {
 
 export interface CallbackOptions {
   readonly host: '127.0.0.1' | 'localhost';
-  /** 0: any. */
+  /** 0: any free port. */
   readonly port: number;
   readonly path: string;
   /** Judges the parameters of a redirect. Undefined: they do not belong to this login. */

@@ -13,7 +13,7 @@ const oldestPlace = `${server}/.well-known/oauth-authorization-server`;
 const faults = ['200', '404', '500', 'timeout', 'HTML', '1 MiB', 'redirect'] as const;
 type Fault = (typeof faults)[number];
 
-/** What a place answers. A place that is not listed has no document. */
+/** The answers of addresses. An address that is not listed has no document. */
 type World = ReadonlyMap<string, { readonly fault: Fault | number; readonly document: object }>;
 
 const answer = (status: number, body = '', headers = {}): WholeAnswer => ({ status, headers, body: Buffer.from(body) });
@@ -53,7 +53,7 @@ const metadataOf = (issuer: string, place: string) => ({
 });
 const resourceMetadata = (issuer: string) => ({ resource: url, authorization_servers: [issuer] });
 
-/** The rules as a list of places: the document, or the reason why there is none. */
+/** The rules as a list of addresses: the result is the document, or the reason why there is none. */
 function first(world: World, places: readonly string[], isNamed: boolean): { place: string } | { reason: string } {
   for (const place of places) {
     const fault = world.get(place)?.fault ?? '404';
@@ -127,7 +127,7 @@ describe('AC-A1 discovery', () => {
       nowhere: undefined,
     })[place];
 
-  test('AC-A1 5 x 6 places, 7 answers of either document, 4 eras: the right document or the named reason, in 8 requests and 20 s', async () => {
+  test('AC-A1 5 x 6 addresses, 7 answers of either document, 4 eras: the right document or the named reason, in 8 requests and 20 s', async () => {
     let cells = 0;
     const outcomes = new Map<string, number>();
     for (const prm of prmPlaces)
@@ -157,7 +157,7 @@ describe('AC-A1 discovery', () => {
               cells++;
             }
     expect(cells).toBe(5 * 6 * 7 * 4 * 2);
-    // The model is no tautology: every reason and several documents occur.
+    // The cases are not all alike: every reason and several documents occur.
     for (const reason of ['metadata_unreachable', 'metadata_too_large', 'metadata_invalid', 'redirected'])
       expect(outcomes.get(reason)).toBeGreaterThan(10);
     expect([...outcomes.keys()].filter((key) => key.startsWith('https://')).length).toBe(7);
@@ -171,7 +171,7 @@ describe('AC-A1 discovery', () => {
     [401, false],
     [403, false],
     [204, false],
-  ])('AC-A1 the oldest rules apply after %i: %s', async (status, isTaken) => {
+  ])('AC-A1 after the status %i the oldest rules apply: %s', async (status, isTaken) => {
     const clock = new FakeClock();
     const world: World = new Map([
       [wellKnown, { fault: status, document: {} }],

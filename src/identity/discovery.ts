@@ -3,8 +3,8 @@
  * (RFC 8414 or OpenID Connect), for all protocol revisions with one algorithm.
  * Not here: HTTP rules (oauth-http.ts), registration (registration.ts).
  *
- * Invariants: a failed check ends discovery; only "not here" leads to the next place. No request reaches an authorization server
- * before the resource was checked. The rules of 2025-03-26 apply only if no newer server can be meant.
+ * Invariants: a failed check ends discovery; the next address is tried only if the document is not at this one. No request reaches an
+ * authorization server before the resource was checked. The rules of 2025-03-26 apply only if no newer server can be meant.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -63,7 +63,7 @@ interface Resource {
   readonly resource: string | undefined;
   readonly servers: readonly string[];
   readonly scopes: readonly string[] | undefined;
-  /** Every place answered with 404, 405 or 410. */
+  /** Every address answered with 404, 405 or 410. */
   readonly isAbsent: boolean;
 }
 
@@ -215,7 +215,7 @@ class Discovery {
     };
   }
 
-  /** The document, or the status of a place that has none. `isOnly`: there is no other place to look at. */
+  /** The document, or the status of an address that has none. `isOnly`: there is no other address to try. */
   async #fetch(place: string, isOnly: boolean): Promise<{ readonly json: Json } | { readonly status: number }> {
     const { status, body } = await this.#get(place);
     if (status === 200) {
@@ -276,7 +276,7 @@ const shown = (value: unknown): string =>
 /** A lone trailing slash is the only difference that is accepted. */
 export const sameIssuer = (one: string, other: string): boolean => one.replace(/\/$/, '') === other.replace(/\/$/, '');
 
-/** True if the resource is the URL, or an address of the same origin above it. */
+/** True if the resource is the URL, or a URL of the same origin whose path is a parent of its path. */
 function coversUrl(resource: string, url: string): boolean {
   // The parser of URLs would resolve dots and accept blanks and control characters.
   if (!URL.canParse(resource) || /[\x00-\x20\x7f\\]|\/\.{1,2}(?:\/|$)|%2e/i.test(resource)) return false;

@@ -1,12 +1,12 @@
 /** One grant of identity.db, and what each part of Hostler may see of it. */
 import { createHash } from 'node:crypto';
 
-/** What makes two grants the same. `resource` is empty if the parameter is left out. */
+/** Identifies a grant: a login with the same values replaces it. `resource` is empty if the parameter is left out. */
 export interface GrantKey {
   readonly resource: string;
   readonly issuer: string;
   readonly clientId: string;
-  /** `auth.account` of the configuration: two accounts of one service stand side by side. */
+  /** `auth.account` of the configuration: two accounts of one service can be in use at the same time. */
   readonly account: string;
 }
 
@@ -45,10 +45,10 @@ export interface GrantRow extends GrantKey, GrantTokens {
   readonly id: string;
   /** Changes with each login: tokens of two logins may belong to two accounts. */
   readonly login: string;
-  /** Raised with each new token. */
+  /** The generation: number of the token within this login, raised with each new token. */
   readonly gen: number;
   readonly state: 'live' | 'dead';
-  /** Why it is dead. */
+  /** Why the grant is dead. */
   readonly reason: string | undefined;
   /** Scopes that a server asked for and that no login has obtained yet. */
   readonly wanted: readonly string[];

@@ -196,7 +196,7 @@ describe('AC-A15 what the answers mean', () => {
     expect([await grant.refresh(), grant.row.reason]).toEqual(['dead', 'refresh_interrupted']);
   });
 
-  test('AC-A15 invalid_grant of a race is no end: the generation of the other process is used', async () => {
+  test('AC-A15 invalid_grant after another process was faster does not end the grant: the token of that process is used', async () => {
     const world = setup(() => {
       world.store.advance(world.row, { ...world.row, accessToken: 'of-another-process' }, world.row.facts);
       return refused('invalid_grant');
@@ -217,7 +217,7 @@ describe('AC-A15 what the answers mean', () => {
     expect(results.indexOf('dead')).toBeGreaterThanOrEqual(10);
   });
 
-  test('AC-A13 a new refresh token is stored even if the access token beside it is no good', async () => {
+  test('AC-A13 a new refresh token is stored even if the access token beside it is unusable', async () => {
     const answers = [ok('', { refreshToken: 'rotated' }), ok('good')];
     const { clock, grant, store, row, requests } = setup(() => answers.shift() as TokenAnswer);
     await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
@@ -232,7 +232,7 @@ describe('AC-A15 what the answers mean', () => {
     expect(requests.at(-1)?.refreshToken).toBe('rotated');
   });
 
-  test('a generation that the disk refuses is used, stored later, and never replaced by the one before', async () => {
+  test('a token that the disk refuses is used, stored later, and never replaced by the previous token', async () => {
     let count = 0;
     const { clock, grant, store, row, requests, failing } = setup(() => ok(`token-${++count}`));
     failing.add('advance');
@@ -254,7 +254,7 @@ describe('AC-A15 what the answers mean', () => {
     expect(requests.map(({ refreshToken }) => refreshToken)).toEqual(['first-refresh', 'token-1-refresh']);
   });
 
-  test('a generation that could not be stored gives way to a login elsewhere, and is stored at the end of the host', async () => {
+  test('a token that could not be stored gives way to a login in another process; otherwise it is stored when the host ends', async () => {
     const world = async () => {
       const each = setup(() => ok('second'));
       each.failing.add('advance');
@@ -273,7 +273,7 @@ describe('AC-A15 what the answers mean', () => {
     expect(store.readGrant(row.id)?.refreshToken).toBe('second-refresh');
   });
 
-  test('a disk that refuses the lease is no reason to log in; the refresh is tried again by itself', async () => {
+  test('if the disk refuses the lease, no login is asked for, and the refresh is tried again by itself', async () => {
     const { clock, grant, failing, problems, requests } = setup(() => ok('second'));
     grant.token();
     failing.add('takeLease');

@@ -5,7 +5,7 @@
  *
  * Invariants: one request per generation over all processes, unless a process died with the lease. A new token is durable before
  * it is used, unless the disk refuses it for 20 s; then it is stored as soon as possible. Only the answers listed in `#settle` end
- * a grant; any other answer leaves it as it is. An error of `refresh` always has a later attempt.
+ * a grant; any other answer leaves it as it is. After an error of `refresh`, another attempt is always planned.
  */
 import { sqliteCode } from '../catalog/store/database-file.js';
 import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
@@ -33,7 +33,7 @@ const againMs = 2_000;
 const clientRefusedMs = 60_000;
 const redactedMax = 8;
 
-/** `refused`: it cannot be renewed. `client_refused`: the client of the configuration is wrong; the grant stays as it is. */
+/** `refused`: the grant cannot be renewed. `client_refused`: the client of the configuration is wrong; the grant stays as it is. */
 export type RefreshResult = 'renewed' | 'dead' | 'refused' | 'client_refused';
 
 export interface GrantParts {
@@ -95,7 +95,7 @@ export class Grant {
     return this.#token;
   }
 
-  /** The same token, but it does not count as used. */
+  /** The token of the next request, without counting as a use of the token. */
   peek(): AuthToken | undefined {
     return this.#token;
   }
@@ -155,7 +155,7 @@ export class Grant {
       const waitMs = retryWaitMs(row.retryMs, nowMs);
       if (waitMs > 0) throw this.#later(waitMs);
       if (this.#clientRefusedUntilMs > clock.nowMs()) return 'client_refused';
-      // A row of its own: the lease may have been left by a process that died, and only this row says so.
+      // The row that `takeLease` returns is used: only that one says whether a process that died has left the lease.
       const leased = this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone));
       if (leased) return this.#send(leased);
       if (clock.nowMs() >= deadlineAtMs) throw this.#later(againMs);
@@ -189,7 +189,7 @@ export class Grant {
     const [reason, isSent] =
       answer.kind === 'unavailable'
         ? [answer.reason, answer.isSent]
-        : // A page of a proxy that happens to be JSON. The refresh token may have arrived all the same.
+        : // An answer without a token, such as JSON of a proxy. The refresh token may have been used all the same.
           answer.kind === 'tokens'
           ? ['token_invalid', true]
           : [answer.error, false];
@@ -292,7 +292,7 @@ export class Grant {
     return 'dead';
   }
 
-  /** Writes until it succeeds. Undefined: it never did. */
+  /** Tries the write until it succeeds. Undefined: it did not succeed within `storeMsMax`. */
   async #persist<T>(change: () => T): Promise<T | undefined> {
     const { clock, random, onProblem } = this.#parts;
     const deadlineAtMs = clock.nowMs() + storeMsMax;

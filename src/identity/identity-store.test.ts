@@ -120,7 +120,7 @@ describe('grants', () => {
     expect(find(b)).toBe('client-2-token');
   });
 
-  test('a generation is replaced once, by whichever answer comes first', () => {
+  test('a token is replaced once, by the answer that comes first', () => {
     const store = open(newFolder());
     const first = store.saveLogin(grant());
     expect(store.advance(first, { ...first, accessToken: 'two' }, first.facts)).toBe(true);
@@ -145,7 +145,7 @@ describe('grants', () => {
   });
 });
 
-test('a late answer for a login that a logout has ended does not touch the next login, although the generation is equal', () => {
+test('a late answer for a login that a logout has ended does not touch the next login, even with an equal generation', () => {
   const store = open(newFolder());
   const old = store.saveLogin(grant());
   store.removeGrant(old.id);
@@ -163,7 +163,7 @@ describe('the lease of a generation', () => {
     ['is ours', 'me', 0, false, true],
     ['is of a process that lives', 'other', 0, false, false],
     ['is of a process that is gone', 'other', 0, true, true],
-    ['is over, of a process that may live', 'other', 119_999, false, false],
+    ['has a process that may live, 1 ms before 120 s', 'other', 119_999, false, false],
     ['is 120 s old', 'other', 120_000, false, true],
   ])('that %s', (_what, holder, atMs, isGone, isTaken) => {
     const store = open(newFolder());

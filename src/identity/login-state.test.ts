@@ -18,7 +18,7 @@ test.each<[string, LoginState, LoginEvent, string]>([
   ['two codes end it', waiting, back(`${good}&code=d`), 'refused'],
   ['a second code is ignored', { kind: 'redeeming', code: 'c' }, back(good), 'redeeming'],
   [
-    'the end of the time is no end while a code is redeemed',
+    'the end of the time does not end a login whose code is being redeemed',
     { kind: 'redeeming', code: 'c' },
     { kind: 'expired' },
     'redeeming',

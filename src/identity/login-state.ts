@@ -1,9 +1,9 @@
 /**
- * The wait for the redirect of a login, as a pure step: the state after an event. A person started it.
- * Not here: what comes before and after it, and the effects (login.ts); the listener (callback.ts).
+ * The wait for the redirect of a login that a person has started, as a pure function: the state after an event.
+ * Not here: the steps before and after the wait, and the effects (login.ts); the listener (callback.ts).
  *
  * Invariants: a redirect with another `state` changes nothing, however often it comes. A code is redeemed at most once, and only if
- * `iss` is the issuer to the letter. Text of the redirect other than the code is neither kept nor shown.
+ * `iss` equals the issuer exactly. Text of the redirect other than the code is neither kept nor shown.
  */
 
 /** What the redirect of this login must contain. */

@@ -33,7 +33,7 @@ import {
 } from './registration.js';
 import { isClientRefusal, requestToken, revokeGrant, type TokenAnswer, tokenParameters } from './token-endpoint.js';
 
-const probeMs = 5_000;
+const challengeMs = 5_000;
 const askedMax = 8;
 const identityCharsMax = 200;
 
@@ -139,7 +139,7 @@ class Login {
 
   async #discover(): Promise<Discovered & { readonly challenged: readonly string[] }> {
     const { server, url, auth, http, clock, ui } = this.#options;
-    const challenge = bearerChallenge(await this.#probe());
+    const challenge = bearerChallenge(await this.#challenge());
     const input = {
       server,
       url,
@@ -161,7 +161,7 @@ class Login {
   }
 
   /** Header `WWW-Authenticate` of a request without a token; undefined: the server did not ask for one. */
-  async #probe(): Promise<string | undefined> {
+  async #challenge(): Promise<string | undefined> {
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'hostler', version: '0' } };
     // Some servers let the handshake pass, and ask for a token with the first list.
     return (await this.#challengeOf('initialize', params)) ?? this.#challengeOf('tools/list', {});
@@ -176,7 +176,7 @@ class Login {
         method: 'POST',
         headers: { ...own, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
         body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
-        timeoutMs: probeMs,
+        timeoutMs: challengeMs,
       });
       const value = answer.headers['www-authenticate'];
       return answer.status === 401 ? (Array.isArray(value) ? value.join(', ') : value) : undefined;
@@ -227,7 +227,7 @@ class Login {
     const register = (redirect: string) =>
       registerClient({ server, as, redirect, http, clock, redact: redactor.redact });
     const client = await register(redirectUri).catch(async (error: unknown) => {
-      // Some authorization servers know only the name.
+      // Some authorization servers accept only the name `localhost`, and no address.
       const isRefused = isHostError(error) && error.details.httpStatus === 400;
       if (!isRefused || new URL(redirectUri).hostname !== '127.0.0.1') throw error;
       this.#callback?.close();
@@ -238,7 +238,7 @@ class Login {
     return client;
   }
 
-  /** The configured port, else the port of the registration, else any. */
+  /** Listens on the port of the registration if it is free, else on the configured port, else on any. */
   async #bind(
     host: '127.0.0.1' | 'localhost',
     fixed: number,

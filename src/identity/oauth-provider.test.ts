@@ -70,7 +70,7 @@ const tokens = (accessToken: string): TokenAnswer => ({
   ...{ scope: undefined, idToken: undefined },
 });
 
-test('AC-A14 notices of a new token are no use of it: an idle grant is refreshed once a day', async () => {
+test('AC-A14 a notice of a new token does not count as its use: an idle grant is refreshed once a day', async () => {
   let count = 0;
   const { clock, recovery, requestsAtMs } = setup(async () => tokens(`token-${++count}`));
   recovery.current();
@@ -105,7 +105,7 @@ describe('AC-A15 an authorization server that hangs', () => {
     expect(recovery.current()?.header[1]).toBe('Bearer late');
   });
 
-  test('AC-A15 a lease that another process keeps is no reason to log in either', async () => {
+  test('AC-A15 if another process keeps the lease, callers are not told to log in either', async () => {
     const { clock, recovery, refused, store, row, provider } = setup(async () => tokens('second'));
     store.takeLease(row, 'other', clock.date().getTime(), () => false);
     const waiting = recovery.recover(refused('token', 'Bearer'), { deadlineAtMs: Number.MAX_SAFE_INTEGER });

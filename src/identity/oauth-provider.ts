@@ -42,7 +42,7 @@ export interface ProviderParts {
   readonly storeError: () => HostError | undefined;
   /** Called when logins of other processes have begun to matter: a login is needed, or there is one that may end. */
   readonly watch: () => void;
-  /** Called when the server is gone. */
+  /** Called when the server has been removed. */
   readonly release: (provider: OAuthProvider) => void;
 }
 
@@ -56,7 +56,7 @@ export class OAuthProvider implements AuthProvider {
   #grant: Grant | undefined;
   /** The row at the last look. */
   #seen: GrantRow | undefined;
-  /** By the scopes that a call needs; '' is for the token. */
+  /** What to do, by the scopes that a call needs. The entry '' is for a refused token. */
   readonly #advice = new Map<string, AuthAdvice>();
   #needsLogin = false;
   /** Automatic step-ups of the last hour (`client_credentials`). */

@@ -62,7 +62,7 @@ describe('AC-A8 what is passed to a browser', () => {
     expect(() => checkedBrowserUrl('s', url)).toThrow(/not a usable https URL/);
   });
 
-  test('AC-A8 there are at least 60 of them', () => {
+  test('AC-A8 the list has at least 60 hostile addresses', () => {
     expect(hostile.length).toBeGreaterThanOrEqual(60);
   });
 

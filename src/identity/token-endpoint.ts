@@ -1,5 +1,5 @@
 /**
- * Requests to token and revocation endpoints, and the meaning of their answers (a closed list).
+ * Requests to token and revocation endpoints, and the meaning of their answers (a fixed list).
  * Not here: what a grant does with an answer (grant.ts, login.ts).
  * Invariants: the text of an authorization server is never part of an answer; an error is one of the registered words or
  * `other`. A refresh token of a 200 is returned even if the access token beside it is no good.
