@@ -1,7 +1,7 @@
 /** A minimal client of a stdio server: writes and reads JSON lines, and nothing else. */
 import { spawn } from 'node:child_process';
 
-/** `send` takes a message without an id and resolves with its whole answer. */
+/** `send` takes a message without an id, and calls `done` with its whole answer. */
 export function lineClient(command, args) {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   const waiting = new Map();

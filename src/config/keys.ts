@@ -37,7 +37,7 @@ export interface KeyEntry {
 
 interface WorkerName {
   readonly name: string;
-  /** Tells apart the owners of one name. A later owner sees nothing of an earlier one. */
+  /** Distinguishes the successive holders of one worker name. A later holder sees nothing of an earlier one. */
   readonly epoch: string;
 }
 
@@ -172,7 +172,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
 const onlyHost = 'a key of a host has nkey, host and expires';
 const epochChars = 10;
 
-/** Default of `epoch`: without it, another key counts as another owner of the worker name. */
+/** Default of `epoch`, made from the key: if no epoch is written, a new key counts as a new holder of the worker name. */
 const epochOf = (id: string): string => hash('sha256', id, 'base64url').slice(0, epochChars).replaceAll('-', '_');
 
 /** Converts a written hash to the encoding of `digestOf`. */

@@ -21,6 +21,6 @@ export function namesIn(key: string): string[] {
   return names;
 }
 
-/** Identity of the caller. It includes the role, because another role may see other things. No role differs from every role. */
+/** Identity of the caller, with the role: another role may see other things. A principal without a role differs from one with any. */
 export const principalKey = ({ id, role }: Principal): string =>
   role === undefined ? compositeKey(id) : compositeKey(id, role);

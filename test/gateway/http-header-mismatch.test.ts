@@ -1,7 +1,7 @@
 /**
- * F6: headers that say something else than the body. 2,000 requests from a seed: each is made right, then one thing is
- * changed; the change says by itself what is wrong, without asking the code under test. As many are left right, since a guard
- * that refuses everything would pass as well.
+ * F6: headers that differ from the body. 2,000 requests from a seed: each request is built correctly, then one thing is changed
+ * that makes it wrong, so the test never asks the code under test whether it is wrong. As many requests stay correct: otherwise
+ * a guard that refuses everything would pass.
  */
 import { Agent, request as httpRequest } from 'node:http';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -188,7 +188,7 @@ function post(port: number, { method, params, headers }: Case, id: number): Prom
       },
     );
     request.on('error', reject);
-    // Bytes: a text would be joined with the headers and make them UTF-8.
+    // Sends a buffer: Node would join a string with the headers and write both as UTF-8.
     request.end(Buffer.from(rpc(id, method, params)));
   });
 }

@@ -163,7 +163,7 @@ describe.each(eras)('a %s server', (era) => {
       era === 'legacy'
         ? listed.asked('resources/subscribe').map((line) => String(line.split(' ')[1]))
         : listed.asked('listen').map((line) => /resourceSubscriptions":\[(.*?)\]/.exec(line)?.[1]?.replaceAll('"', ''));
-    // A modern server may first get requests for its lists, and then for the subscriptions wanted by then.
+    // A modern server may get several listen requests: the first for changed lists only, later ones also with the subscriptions so far.
     if (era === 'legacy') expect(requests()).toEqual(['r:1', 'r:2']);
     else expect([requests().at(-1), requests().length < 5]).toEqual(['r:1,r:2', true]);
     await listed.say('resources/updated', { uri: 'r:1' });

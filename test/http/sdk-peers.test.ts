@@ -108,12 +108,13 @@ test('a modern server of the SDK', async () => {
   channel.send(call);
   await heard.settled(call);
   expect(heard.answerTo(call)?.text).toContain('"hi"');
-  // A session first checks whether the server still speaks this protocol, then forwards the answer.
+  // The channel reports a refusal as BadRequest, with the answer of the server in it. A session would forward that answer, after a
+  // check whether the server still speaks this protocol.
   const refusalOf = (frame: OutboundFrame) => {
     const error = heard.failureOf(frame);
     return error instanceof BadRequest ? String(error.answer?.bytes) : undefined;
   };
-  // The server compares header and body, and answers a difference in the request's own name.
+  // The server compares header and body, and answers a difference with an error that has the id of the request.
   const mismatch = request('tools/call', { name: 'hello', arguments: {}, _meta }, { name: 'other' });
   channel.send(mismatch);
   await heard.settled(mismatch);

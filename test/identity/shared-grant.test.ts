@@ -52,7 +52,7 @@ test('AC-A12 processes with many callers share one grant: one refresh for each g
   expect(as.grants.active(stored?.accessToken ?? '')).toBeDefined();
 });
 
-test('AC-A12 the same at oidc-provider, which revokes the family of a refresh token that is used twice', async () => {
+test('AC-A12 processes share a grant of oidc-provider, which revokes the family of a refresh token that is used twice', async () => {
   const generations = countFor(5, 200);
   const { rs, rig, url } = await startLoginWorld();
   const oidc = await startOidcProvider({ resource: url });
@@ -77,12 +77,13 @@ test('AC-A12 the same at oidc-provider, which revokes the family of a refresh to
 
 describe('AC-A13 a process is killed during a refresh', () => {
   const kills = countFor(1, 100);
+  /** `grace`: how often the server accepts a spent refresh token again. */
   test.each([
-    ['before', 0, 'live'],
-    ['after', 0, 'live'],
-    ['between', 0, 'dead'],
-    ['between', 1, 'live'],
-  ] as const)('AC-A13 %s its request, grace of the server %i: the grant is %s', async (dies, grace, state) => {
+    ['before the request: the grant lives', 'before', 0, 'live'],
+    ['after the new token is stored: the grant lives', 'after', 0, 'live'],
+    ['between answer and storing: the grant is dead', 'between', 0, 'dead'],
+    ['between answer and storing, at a server that accepts a spent token once: the grant lives', 'between', 1, 'live'],
+  ] as const)('AC-A13 %s', async (_when, dies, grace, state) => {
     const { as, rs, rig } = await loggedIn();
     as.grace = grace;
     let lost = 0;
@@ -93,7 +94,7 @@ describe('AC-A13 a process is killed during a refresh', () => {
       const sent = as.tokenRequests('refresh_token').length - before;
       expect(sent).toBe(dies === 'before' ? 0 : 1);
       const next = await drive(rig.folder, row.id, row.gen + (dies === 'after' ? 2 : 1));
-      // One further request, whatever it brings.
+      // The next process sends one request, whatever its answer is.
       expect([next?.requests, as.tokenRequests('refresh_token').length - before]).toEqual([1, sent + 1]);
       const after = rig.store.readGrant(row.id);
       expect(after?.state).toBe(state);
@@ -106,7 +107,7 @@ describe('AC-A13 a process is killed during a refresh', () => {
   });
 });
 
-test('AC-A12 calls under way while the token ends: one refresh, each call succeeds, and none runs twice', async () => {
+test('AC-A12 calls in progress when the token expires: one refresh, each call succeeds, and none runs twice', async () => {
   const calls = countFor(100, 1_000);
   const { as, rs, rig } = await loggedIn();
   const { host } = hostOn(rig);
@@ -119,7 +120,7 @@ test('AC-A12 calls under way while the token ends: one refresh, each call succee
       (error: unknown) => (isHostError(error) ? error.code : 'untyped'),
     ),
   );
-  // The token ends in the middle of them.
+  // The token expires while some of the calls are in progress.
   await rs.site.until(() => rs.executed.length >= calls / 4);
   as.grants.expireAccessTokens();
   const outcomes = await Promise.all(all);
@@ -146,7 +147,7 @@ test('AC-A14 every refresh has the resource and the endpoint of its grant, whate
   expect(sent).toEqual(Array.from({ length: 20 }, () => rs.url));
 });
 
-test('AC-A19 background refusals of 100 servers open nothing, register nothing and log no URL', async () => {
+test('AC-A19 when 100 servers refuse requests in the background, no browser is opened, no client is registered and no URL is logged', async () => {
   const { as, rs, rig } = await loggedIn();
   const { identity, problems } = hostOn(rig);
   const registrations = as.registrations;

@@ -24,8 +24,8 @@ const isFree = (port) =>
   });
 
 /**
- * True if the port answers an HTTP request with any status. Each try uses a new connection. The time limit only ends a try at a
- * hung server, because a busy machine may need seconds for an answer.
+ * True if the port answers an HTTP request with any status. Each try uses a new connection. The time limit is long, because a busy
+ * machine may need seconds for an answer; it only ends a try at a hung server.
  */
 export const answersHttp = (port) =>
   new Promise((resolve) => {

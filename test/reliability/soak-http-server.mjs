@@ -1,6 +1,7 @@
 /**
  * An MCP server over streamable HTTP for the soak: the tool `echo`, answered after DELAY_MS, with minimal CPU use. Forked by the
- * driver. It sends the driver a message when it listens, and when a request first carries another generation.
+ * driver. It sends the driver a message when it listens, and when a request has a new value of the header X-Generation, which the
+ * driver raises with each edit.
  *   PORT            of 127.0.0.1
  *   ERA             legacy (sessions, a GET stream) or modern
  *   FORGOTTEN       the status for an unknown session: 404, or 400 as in the examples of the official SDK

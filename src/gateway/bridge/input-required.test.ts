@@ -33,7 +33,7 @@ describe('a result', () => {
     expect(text.slice(start, end)).toBe('"s\\u0041"');
   });
 
-  test('that writes the word with escapes is recognised too', () => {
+  test('that writes `input_required` or `resultType` with escapes is recognised too', () => {
     expect(read('{"resultType":"input\\u005frequired","requestState":"x"}')).toMatchObject({ requests: [] });
     expect(read('{"result\\u0054ype":"input_required","requestState":"x"}')).toMatchObject({ requests: [] });
   });

@@ -29,7 +29,7 @@ interface RouteContent {
   stream?(events: RouteEvents): () => void;
 }
 
-/** Answered without checks of key, Host and Origin, because probes use their own addresses. Its text contains no secrets. */
+/** Answered without checks of key, Host and Origin: health checks reach Hostler by other addresses. Its text contains no secrets. */
 interface PublicRoute extends RouteContent {
   readonly isPublic: true;
 }

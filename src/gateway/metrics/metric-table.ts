@@ -10,7 +10,7 @@ import type { CacheStats } from '../../policy/cache.js';
 import { ERAS } from '../eras/eras.js';
 import { bucketsMs, outcomes, type ServerCounts } from './call-meter.js';
 
-/** The counts of the ingresses and of the broker, for metrics. */
+/** The counts of one ingress, or of all together, for metrics. */
 export interface IngressFigures {
   /** Open sessions by era; in an era without sessions, open streams of `subscriptions/listen`. */
   readonly clients: Readonly<Record<string, number>>;
@@ -235,13 +235,13 @@ export const metricTable: readonly MetricRow[] = [
   counter(
     'hostler_broker_calls_total',
     ['outcome'],
-    'Calls of workers received, and those of them not run.',
+    'Calls of workers: all received, and of those the repeated, expired, denied, refused and uncertain ones.',
     brokerCalls,
   ),
   gauge('hostler_broker_workers', [], 'Connected workers.', ofBroker('connectedWorkers')),
   gauge('hostler_broker_calls_in_flight', [], 'Calls of workers that are running.', ofBroker('running')),
   gauge('hostler_broker_queue_depth', [], 'Calls of workers that are received and not begun.', ofBroker('waiting')),
-  gauge('hostler_broker_oldest_call_seconds', [], 'Age of the oldest call that waits or runs; else 0.', oldestCall),
+  gauge('hostler_broker_oldest_call_seconds', [], 'Age of the oldest call that waits or runs; 0 if there is none.', oldestCall),
   gauge(
     'hostler_broker_reply_bytes',
     [],

@@ -13,7 +13,7 @@ import { View } from './view.js';
 
 interface Slot {
   view: View;
-  /** States of the servers that are not ready, which tool lists show. */
+  /** The states of servers that are not ready, as one text; tool lists show them. */
   states: string;
   /** Value of `#changes` at the last check of the view. */
   checkedAt: number;

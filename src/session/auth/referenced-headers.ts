@@ -12,7 +12,7 @@ import type { AuthProvider } from './auth-provider.js';
 
 export interface ReferencedHeadersOptions {
   readonly server: string;
-  /** Headers as configured, with late references. */
+  /** Headers as configured: `${file:...}` and `${exec:...}` in them are not resolved yet. */
   readonly headers: Readonly<Record<string, string>>;
   readonly secrets: Pick<SecretValues, 'resolve' | 'peek' | 'revision'>;
   readonly clock: Clock;
@@ -97,7 +97,10 @@ export class ReferencedHeaders implements AuthProvider {
   }
 }
 
-/** Adds the referenced headers of a definition to the tokens of `provider`. After a refusal, a rotated secret comes first. */
+/**
+ * Adds the referenced headers of a definition to the tokens of `provider`. After a refused token the secrets are read again first;
+ * `provider` is asked only if none of them has changed.
+ */
 export function withReferences(provider: AuthProvider, references: AuthProvider): AuthProvider {
   let parts: readonly [AuthToken | undefined, AuthToken | undefined] = [undefined, undefined];
   let joined: AuthToken | undefined;

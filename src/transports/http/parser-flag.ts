@@ -1,8 +1,9 @@
 /**
- * The V8 flag under which the HTTP parser of undici, which is WebAssembly, is not optimised. V8 needs 45 MB for a moment to do it,
- * and the allocator keeps some of it. Without that, RSS after a load of HTTP is 4 MB less, at the same CPU per call.
- * Invariant: a start without HTTP servers does not set it. Under other flags V8 rejects the code caches of Hostler and of Node's own
- * modules, and a start takes 10 to 16 % more CPU (Node 20 to 24).
+ * Turns off V8's optimising compiler for WebAssembly, in which undici's HTTP parser is written. Optimising the parser would take
+ * 45 MB for a moment, and the allocator keeps some of them. With the flag, RSS after a load of HTTP is 4 MB less, at the same CPU
+ * per call.
+ * Invariant: a start without HTTP servers does not set the flag. V8 rejects a code cache that was made under different flags, those
+ * of Hostler and of Node's own modules, and a start would take 10 to 16 % more CPU (Node 20 to 24).
  */
 import { setFlagsFromString } from 'node:v8';
 
@@ -11,7 +12,7 @@ export function keepParserSmall(): void {
   setFlagsFromString('--liftoff-only');
 }
 
-/** Runs under the flags of a start. V8 does not unset what the flag has implied. */
+/** Calls `run` with the flags that V8 has at a start. `--liftoff-only` also changes two other flags, which V8 does not change back. */
 export function withStartFlags<T>(run: () => T): T {
   for (const flag of ['--no-liftoff-only', '--wasm-tier-up', '--wasm-dynamic-tiering']) setFlagsFromString(flag);
   try {

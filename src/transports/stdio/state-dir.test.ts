@@ -17,7 +17,7 @@ test.each([0o700, 0o755, 0o500])('an own directory with mode %o is trusted', (mo
   expect(() => requireTrusted(dir)).not.toThrow();
 });
 
-test.each([0o720, 0o702, 0o777, 0o1777])('a directory with mode %o is not: others may write to it', (mode) => {
+test.each([0o720, 0o702, 0o777, 0o1777])('a directory with mode %o is not trusted, because others may write to it', (mode) => {
   chmodSync(dir, mode);
   expect(() => requireTrusted(dir)).toThrow(
     expect.objectContaining({

@@ -19,7 +19,7 @@ export const keys = { w1: newKey(), w2: newKey() };
 
 export interface PlaceOptions extends Partial<Omit<WebSocketTransportOptions, 'limits'>> {
   readonly limits?: Partial<WebSocketTransportOptions['limits']>;
-  /** Changes of the key of `w1`. */
+  /** Members that override those of the key entry of `w1`. */
   readonly entry?: Partial<KeyEntry>;
 }
 
