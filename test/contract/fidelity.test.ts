@@ -57,13 +57,13 @@ describe.each(cells.filter(({ name }) => name.startsWith('raw')))('$name', (cell
     expect(memberText(session.facts.raw, 'x-vendor-top')).toBe('[1]');
   });
 
-  test('64-bit integers and every other number, to the digit, on the way back', async () => {
+  test('64-bit integers and every other number of a result are unchanged to the digit', async () => {
     const result = await call('numbers');
     expect(memberText(result, 'structuredContent')).toBe(numbersText);
     expect(memberText(result, 'x-vendor-size')).toBe('9007199254740993');
   });
 
-  test('and in the request, with the white space of the caller', async () => {
+  test('numbers and white space of the request are unchanged too', async () => {
     const args = `{ "numbers": ${numbersText}, "text" : "naïve \\u00e9 😀" }`;
     const received = JSON.parse((await call('received', args)).toString()) as { content: { text: string }[] };
     const line = Buffer.from(received.content[0]?.text ?? '');

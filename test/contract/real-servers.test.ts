@@ -18,7 +18,7 @@ afterAll(() => {
   rmSync(stateDir, { recursive: true, force: true });
 });
 
-/** All of them in the lane; here one that only reads and one that writes. */
+/** The long tier uses all servers; otherwise two are enough: `filesystem` and `memory`. */
 const sandboxed = servers.filter(({ name }) => isLongTier || name === 'filesystem' || name === 'memory');
 
 describe.each(servers)('$package', (server) => {

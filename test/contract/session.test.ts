@@ -43,7 +43,7 @@ describe.each(cells)('$name', (cell) => {
   });
   afterAll(() => bench.close());
 
-  test('agrees on the newest era and version the server speaks', () => {
+  test('agrees on the newest era and version that the server supports', () => {
     expect(session.facts).toMatchObject({
       era: cell.era,
       version: cell.version,
@@ -134,8 +134,8 @@ describe.each(cells)('$name', (cell) => {
       expect(JSON.parse(textOf(answer) ?? '')).toEqual({ action: 'accept', content: { name: 'Ada' } });
       const asked = requests.at(-1);
       expect(asked?.method).toBe('elicitation/create');
-      // Over streamable HTTP the stream a question comes in says which call it belongs to, if the call has one. An attached
-      // server says so with `relatedRequestId`.
+      // Over streamable HTTP, a question belongs to the call in whose stream it arrives, if the call has a stream. An attached
+      // server names the call with `relatedRequestId`.
       const attributable =
         cell.transport === 'attached' || (cell.transport === 'streamable-http' && cell.abilities.progress);
       expect(typeof asked?.origin).toBe(attributable ? 'number' : 'undefined');
@@ -177,7 +177,7 @@ describe.each(cells)('$name', (cell) => {
   });
 
   if (cell.abilities.exits)
-    test('a server that dies in a call fails that call as uncertain, later ones as not executed, and leaves nothing', async () => {
+    test('if a server dies during a call, that call is uncertain, later ones are not executed, and no process is left', async () => {
       const doomed = await bench.connect();
       const inFlight = failureOf(doomed.callTool('sleep', '{"ms":60000}', within()));
       const fatal = failureOf(doomed.callTool('exit', '{"code":7}', within()));

@@ -38,7 +38,7 @@ const textOf = ({ bytes }: { bytes: Buffer }) => JSON.parse(bytes.toString()).co
 describe.each(engines)('over %s', (engine) => {
   const all = ['nova_click', 'nova_screenshot', 'fetch_url'];
 
-  test('AC-P1 a listed role sees its tools; an unlisted role and none see all where that is allowed', {
+  test('AC-P1 a listed role sees its tools; an unlisted role, and a worker without a role, see all where that is allowed', {
     timeout,
   }, async () => {
     const { worker } = await open(engine, novaHost());
@@ -75,7 +75,7 @@ describe.each(engines)('over %s', (engine) => {
     expect(textOf(await cid.execute('nova', 'nova_screenshot'))).toBe('nova_screenshot {}');
   });
 
-  test('AC-P4 a call gets its own arguments back; an unknown tool is not found, without a call', {
+  test('AC-P4 a call gets its own arguments back; an unknown tool is an error, and nothing is sent', {
     timeout,
   }, async () => {
     const host = novaHost();
@@ -123,7 +123,7 @@ describe.each(engines)('over %s', (engine) => {
     expect(host.calls.map(({ args }) => args)).toEqual(['{"mark":1}', '{"mark":2}', '{"mark":3}']);
   });
 
-  test('AC-P7 a worker connects again without end, and not after it was closed', { timeout }, async () => {
+  test('AC-P7 a worker connects again as often as needed, and never after it was closed', { timeout }, async () => {
     const host = novaHost();
     let { served } = await open(engine, host);
     const port = served.url === undefined ? undefined : Number(new URL(served.url).port);

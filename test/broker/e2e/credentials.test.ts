@@ -46,7 +46,7 @@ test.each([
   ['the key of this machine', () => ({ key: ready.key })],
   ['the hash of a key', () => ({ key: hashOf(keys.alice) })],
   ['an unknown key with the name of a worker', () => ({ key: newKey(), worker: 'alice', role: 'writer' })],
-])('D-46 %s opens nothing at the broker, and nothing sent after it runs', async (_, claim) => {
+])('D-46 %s is refused by the broker, and calls that are sent after it do not run', async (_, claim) => {
   const raw = await RawWorker.open(ready.broker);
   raw.say({ op: 'hello', session: newSession(), ...claim() }).call('forged');
   await eventually('the end', () => raw.closed);
@@ -54,7 +54,7 @@ test.each([
   expect(ran()).not.toContain('forged');
 });
 
-test('D-46 the key of a worker opens nothing at the gateway', async () => {
+test('D-46 the key of a worker is refused by the gateway', async () => {
   const ask = (key: string) =>
     fetch(ready.url, {
       method: 'POST',
@@ -73,7 +73,7 @@ test('D-46 the key of a worker opens nothing at the gateway', async () => {
 test.each([
   ['a forged role and name in the hello', { worker: 'alice', role: 'writer' }, {}],
   ['a forged role and name in the call', {}, { worker: 'alice', role: 'writer', from: { name: 'alice' } }],
-])('D-46 %s count for nothing: the call is judged by the role of the key', async (_, hello, call) => {
+])('D-46 %s have no effect: the role of the key decides about the call', async (_, hello, call) => {
   const bob = await RawWorker.open(ready.broker);
   bob.say({ op: 'hello', key: keys.bob, session: newSession(), ...hello });
   expect(await bob.heard('welcome')).toMatchObject({ worker: 'bob', role: 'reader' });
@@ -83,7 +83,7 @@ test.each([
   bob.end();
 });
 
-test('B11 one call played again, over its connection, another one and by another worker, runs once', async () => {
+test('B11 a call that is sent again over its connection, over another one and by another worker runs once', async () => {
   const session = newSession();
   const replies: unknown[] = [];
   for (let round = 0; round < 3; round++) {
@@ -121,7 +121,7 @@ test('AC-BR14 two processes with one key are two sessions, each with its own rep
   second.end();
 });
 
-test('AC-BR13 a key that expires while its worker is connected takes the connection with it', async () => {
+test('AC-BR13 if a key expires while its worker is connected, the connection ends', async () => {
   const endsAtMs = Date.now() + 10_000;
   const { stdout } = await place.key(
     ...['add', 'shortly', '--worker', 'shortly', '--role', 'writer', '--expires', new Date(endsAtMs).toISOString()],
@@ -167,7 +167,7 @@ test('AC-BR13 a key is revoked under load: its worker is cut, and nothing it sen
   await expect(place.worker(ready.broker, keys.carol)).rejects.toMatchObject({ code: 'unauthenticated' });
 });
 
-test('AC-BR13 queued calls of a revoked worker never run, and the next owner of its name receives nothing', async () => {
+test('AC-BR13 queued calls of a revoked worker never run, and the next holder of its name receives nothing', async () => {
   const add = async (name: string): Promise<string> => {
     const file = `${place.folder}/${name}.key`;
     const { code } = await place.key('add', name, '--worker', 'dan', '--role', 'slow', '--key-file', file);
@@ -195,7 +195,7 @@ test('AC-BR13 queued calls of a revoked worker never run, and the next owner of 
   await place.key('revoke', 'dan1');
   await eventually('the cut', () => dan.closed);
   const byThen = begun();
-  // The next owner of the name says that it is the same session, and asks for the calls of the old one.
+  // The next holder of the name claims the same session, and asks for the calls of the earlier holder.
   const next = await joined(await add('dan2'), session);
   next.say({ op: 'ask', id: 'q', keys: Array.from({ length: count }, (_, i) => `dan-${i}`) });
   expect(await next.heard('asked')).toMatchObject({ running: [] });
@@ -209,7 +209,7 @@ test('AC-BR13 queued calls of a revoked worker never run, and the next owner of 
   next.end();
 });
 
-test('AC-BR13 a key is changed without a gap: the second is accepted, then the first is revoked', async () => {
+test('AC-BR13 a worker stays connected while its key is changed: the second key is accepted, then the first is revoked', async () => {
   const first = await place.worker(ready.broker, keys.alice);
   const { stdout } = await place.key('add', 'alice2', '--worker', 'alice', '--role', 'writer');
   const second = await eventually('the new key is accepted', () =>

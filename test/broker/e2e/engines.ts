@@ -16,7 +16,7 @@ const onKeyProblem = (problem: unknown) => {
   throw problem;
 };
 
-/** Roles by the name of the worker; undefined: no role. */
+/** Roles by name of the worker; undefined: the worker has no role. */
 export type Workers = Readonly<Record<string, string | undefined>>;
 export const engines = ['websocket', 'nats'] as const;
 export type EngineName = (typeof engines)[number];

@@ -1,6 +1,6 @@
 /**
- * Workers that flood beside workers that do not, over real connections to a real host. K8 is judged by the order in which the server was
- * called; its speed is only printed. The other test is judged by latency on a server that is idle.
+ * Some workers flood the host and the others do not, over real connections to a real host. K8 is judged by the order in which the
+ * server was called; its speed is only printed. The other test is judged by latency on a server that is idle.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,7 +17,7 @@ const calm = ['ann', 'bob', 'cid'];
 const names = [...calm, 'flood'];
 const keys = new Map(names.map((name) => [name, newKey()]));
 const sleepMs = 20;
-/** Of the server; so many run at a time. */
+/** Concurrency of the server. */
 const concurrency = 8;
 /** Calls of one worker that run at once. */
 const callsPerWorker = 64;
@@ -56,7 +56,7 @@ afterAll(async () => {
   await place.remove();
 });
 
-/** Resolves when so many calls of the flood have begun. */
+/** Resolves when `began` calls of the flood have begun. */
 async function beginFlood(lanes: number, bytes: number, began: number): Promise<void> {
   const before = starts().length;
   flood = spawn(process.execPath, [file('./flood-worker.mjs'), ready.broker, 'sleepy'], {
@@ -99,25 +99,25 @@ const together = (count: number, lanes: number): Promise<number[]> =>
     }),
   );
 
-test('K8 one worker floods: each of the others has its share of the server', {
+test('K8 one worker floods: each other worker has its share of the server', {
   timeout: 120_000,
 }, async () => {
   const calls = countFor(10, 60);
   await together(10, 1);
   const soloMs = await together(calls, 1);
-  // As many run as may, and more wait.
+  // The flood has as many running calls as it may, and more that wait.
   await beginFlood(floodLanes, 0, 100);
-  // One call at a time is below their share of the server.
+  // A calm worker with one call at a time uses less than its share of the server.
   const floodedMs = await together(calls, 1);
   const ratios = soloMs.map((ms, at) => Math.round((ms / (floodedMs[at] as number)) * 100));
   console.log(`K8 one at a time under a flood: ${ratios.join(', ')} % of the solo throughput`);
 
-  // With 30 calls waiting each worker has a quarter of the server, while all of them ask.
+  // With 30 calls in flight each, every worker has a quarter of the server, as long as all of them have calls.
   const before = starts().length;
   await together(150, 30);
   await endFlood();
   const order = starts().slice(before);
-  // Before the first and after the last of them, not all workers ask.
+  // Before the first and after the last call of a calm worker, not all workers have calls.
   const busy = order.slice(
     Math.max(...calm.map((name) => order.indexOf(name))),
     Math.min(...calm.map((name) => order.lastIndexOf(name))),
@@ -171,7 +171,7 @@ test('three workers with 96 slow calls each do not delay a fourth on an idle ser
   expect(p99(beside)).toBeLessThanOrEqual(timeLimitMs(bound));
 });
 
-test('one worker floods with bytes: another has half of its speed at least, with a tool of 20 ms', {
+test('one worker floods with bytes: another has at least half of its speed alone, with a tool of 20 ms', {
   timeout: 120_000,
 }, async () => {
   const [{ tools }] = workers as [(typeof workers)[0]];
@@ -196,7 +196,7 @@ test('one worker floods with bytes: another has half of its speed at least, with
   await endFlood();
   console.log(`p50 ${aloneMs.toFixed(1)} ms alone, ${besideMs.toFixed(1)} ms beside ${rate.toFixed(1)} MB/s`);
   expect(besideMs).toBeLessThanOrEqual(timeLimitMs(2 * aloneMs));
-  // The burst, and calls that the host had read before.
+  // The allowance is for the burst, and for calls that the host had read before.
   expect(rate).toBeLessThan(2 * 16.8);
 });
 

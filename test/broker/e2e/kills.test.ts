@@ -26,7 +26,7 @@ const config = (port: number) => ({
   broker: { listen: { port } },
 });
 
-/** One worker process by the rules of the protocol: it sends again without a receipt, asks with one, and tells again what it has received. */
+/** A worker by the rules: it sends calls without a receipt again, asks for those with one, and acknowledges replies again. */
 async function workUntil(name: string, url: string, isOver: () => boolean): Promise<void> {
   const session = newSession();
   const open = new Set<string>();
@@ -51,7 +51,7 @@ async function workUntil(name: string, url: string, isOver: () => boolean): Prom
         const history = histories.get(String(message.key));
         if (message.op === 'receipt' && history) history.receipts++;
         if (message.op === 'asked') for (const key of message.resend as string[]) send(key);
-        // Another sending may have left a row, so a refusal is not final.
+        // A refusal is not final, because another sending of the call may have left a row.
         if (message.op === 'refused') refusals.push(JSON.stringify(message.error));
         if (message.op !== 'reply' || !history) continue;
         history.outcomes.add(JSON.stringify(message.body));

@@ -1,4 +1,4 @@
-/** Tools that do not fit into one message to a worker. */
+/** A role with more tools than fit into one message to a worker. */
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';

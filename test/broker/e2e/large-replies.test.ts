@@ -1,4 +1,4 @@
-/** Large results cost nothing once their worker has them: neither is a worker locked out, nor does the store grow. */
+/** Large results that their worker has acknowledged do not count: no worker is refused because of them, and the store does not grow. */
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

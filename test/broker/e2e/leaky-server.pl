@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 # A legacy MCP server that says everything it knows. At each call it writes its secrets to stderr:
-#   SECRET        of its own
-#   CONFIDED      what others should not have told it, such as keys, one to a line
-#   TOOLS=TEXT    what tools/list answers: the array
+#   SECRET        its own secret
+#   CONFIDED      secrets that others should not have told it, such as keys, one per line
+#   TOOLS=TEXT    the array with which it answers tools/list
 # It answers with "nonce"; with "fails":true by an error that quotes SECRET and CONFIDED.
 use strict;
 use warnings;

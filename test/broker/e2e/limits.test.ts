@@ -1,4 +1,4 @@
-/** What one host serves: as many calls of one worker as the configuration allows, and a thousand workers. */
+/** One host serves as many calls of one worker as the configuration allows, and a thousand workers. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ afterEach(() => place.remove());
 
 const MiB = 1024 * 1024;
 
-test('the largest `callsPerWorker` is what one worker gets: 192 calls run at once, and the others wait', {
+test('with the largest `callsPerWorker`, 192 calls of one worker run at once, and the others wait', {
   timeout: 90_000,
 }, async () => {
   const key = newKey();

@@ -1,5 +1,5 @@
 /**
- * A host is killed in the middle of a call, and another store answers at its address. The tool runs once, and the caller hears that the
+ * A host is killed in the middle of a call, and another store answers at its address. The tool runs once, and the caller is told that the
  * outcome is not known.
  */
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ const call = (tools: RemoteTools, nonce: string, sleepMs = 0) =>
 const folder = () => path.join(place.dataDir, 'broker');
 const copy = () => path.join(place.folder, 'copy');
 
-/** What happens to the store between the two starts, and what is done to it before the call. */
+/** `before`: what happens to the store before the call. `after`: what happens to it between the two starts. */
 const stores: [name: string, before: () => void, after: () => void][] = [
   ['an empty data directory', () => {}, () => rmSync(folder(), { recursive: true })],
   ['an older copy', () => cpSync(folder(), copy(), { recursive: true }), () => restore()],
@@ -92,7 +92,7 @@ test('D-40 a standby with its own data directory answers: a call that has begun 
   expect(begun()).toEqual(['start lost']);
 });
 
-test('D-40 a copy from when a call still waited is restored after the call has begun: it does not run twice', {
+test('D-40 a copy that was made while a call waited is restored after the call has begun: the call does not run twice', {
   timeout: 90_000,
 }, async () => {
   const key = newKey();

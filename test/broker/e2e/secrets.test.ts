@@ -36,7 +36,7 @@ const filesIn = (folder: string): string[] =>
 test('AC-X5 planted secrets are in no output and in no file but those meant for them', {
   timeout: 120_000,
 }, async () => {
-  // --- what is planted
+  // --- the planted secrets
   const tls = place.certificate();
   const keyFiles = {
     worker: path.join(place.folder, 'worker.key'),
@@ -49,7 +49,7 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
   const secrets = {
     worker: trimmed(keyFiles.worker),
     seed: trimmed(keyFiles.seed),
-    // One line of it is enough to recognise it.
+    // One line of the secret is enough to recognise it.
     tls: trimmed(tls.key).split('\n')[1] as string,
     env: word('env'),
     ambient: word('ambient'),
@@ -74,7 +74,7 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
     ...{ roles, keys, log: { level: 'debug' }, broker: { listen: { port: 0, tls } } },
   });
 
-  // --- what runs
+  // --- the processes
   const env = { NODE_EXTRA_CA_CERTS: tls.cert, AMBIENT_SECRET: secrets.ambient };
   const said: Record<string, () => string> = {};
   const up = track(
@@ -95,7 +95,7 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
   said.worker = () => worker.stderr;
   await worker.initialize();
 
-  // --- what happens
+  // --- the calls
   const call = (name: string, args: object) => worker.ask('tools/call', { name, arguments: args });
   const good = await call('leaky__work', { nonce: secrets.result, password: secrets.argument });
   expect(good).toMatchObject({ result: { content: [{ text: secrets.result }] } });
@@ -128,7 +128,7 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
   up.child.kill('SIGTERM');
   await up.closed;
 
-  // --- what is found
+  // --- the search
   const leaks = Object.entries(said).flatMap(([where, text]) =>
     Object.entries(secrets).flatMap(([what, secret]) =>
       text().includes(secret) ? [`${what} in what ${where} said`] : [],
@@ -152,7 +152,7 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
   expect(found).toMatchObject({
     // The log stores no requests.
     argument: [],
-    // As it was given to a server, in the configuration itself.
+    // The configuration itself has it, because it gives it to a server.
     worker: [
       ['hostler.json', expect.any(Number)],
       ['worker.key', 0],

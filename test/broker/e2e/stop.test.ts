@@ -30,7 +30,7 @@ test('a stop lets running calls of workers finish and begins no other; the next 
     );
   const begun = ['a', 'b', 'c', 'd'].map((nonce) => call(nonce, 1_500));
   await eventually('four run', () => seen('start').length === 4);
-  // As many calls of one worker as may run at once are running: these wait.
+  // These wait, because as many calls of the worker run as may run at once.
   const waiting = ['e', 'f', 'g', 'h'].map((nonce) => call(nonce, 1_500));
   await eventually('all of them sent', () => tools.status().inFlight === 8);
   first.child.kill('SIGTERM');
@@ -44,7 +44,7 @@ test('a stop lets running calls of workers finish and begins no other; the next 
   expect(seen('start').sort()).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']);
 });
 
-test('a call that is cancelled while no host is up does not run when one comes', { timeout: 90_000 }, async () => {
+test('a call that is cancelled while no host is up does not run when a host starts', { timeout: 90_000 }, async () => {
   const other = new BrokerPlace();
   try {
     const { up, tools } = await other.upSleepy(newKey());

@@ -57,7 +57,7 @@ describe('wss', () => {
     expect(worker.stderr).not.toContain(key);
   });
 
-  test('the wrong path and a closed port are told apart', async () => {
+  test('the errors for a wrong path and for a closed port differ', async () => {
     const said = async (url: string) => {
       const worker = new WorkerProcess(['--broker', url, '--key-file', keyFile], trusting);
       const text = await eventually('its log', () => / warn .*\n/.exec(worker.stderr)?.[0]);
@@ -75,7 +75,7 @@ describe('wss', () => {
 });
 
 describe('an address that others reach, without TLS', () => {
-  test('hostler up refuses to start, and says which setting', async () => {
+  test('hostler up refuses to start, and names the setting', async () => {
     const other = newPlace();
     other.configure({ keys: table, broker: { listen: { host: '0.0.0.0', port: 0 } } });
     const { code, stdout, stderr } = await other.hostler('up', '--config', other.config, '--json', '--port=0');

@@ -38,7 +38,7 @@ test('a thousand workers connect, and each call is answered to its worker', asyn
   }
 }, 180_000);
 
-test('a worker that is added while hosts run connects after a reload, and again; others stay connected', async () => {
+test('a worker that is added while hosts run connects after a reload, and later once more; others stay connected', async () => {
   const stage = await NatsStage.start();
   try {
     const host = await stage.host();
@@ -67,7 +67,7 @@ test('a worker that is added while hosts run connects after a reload, and again;
   }
 });
 
-test('two keys of one worker have one account, so that one can be replaced without a gap', async () => {
+test('two keys of one worker have one account, so that a key can be replaced while the worker stays connected', async () => {
   const [host, one, two] = await Promise.all([newUserPair(), newUserPair(), newUserPair()]);
   const plan = { listen: '127.0.0.1:4222', storeDir: '/var/lib/nats', hosts: [host.publicKey] };
   const worker = { worker: 'w1', epoch: 'e1' };

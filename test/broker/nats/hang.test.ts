@@ -63,7 +63,7 @@ test('a host that starts a moment before nats-server waits for it', async () => 
   expect((await starting).nats.isConnected()).toBe(true);
 });
 
-test('a host that loses nats-server while it makes its stores starts over', async () => {
+test('a host that loses nats-server while it creates its stores begins its start again', async () => {
   const lost: string[] = [];
   const wanted = ['$JS.API.STREAM.CREATE.KV_hostler_keys', '$KV.hostler_calls.store'];
   const relay = createServer((from: Socket) => {

@@ -8,9 +8,9 @@ import { epochOf, type NatsStage } from './nats-rig.js';
 export interface HostProcess {
   readonly owner: string;
   readonly pid: number;
-  /** kill -9. Resolves when the process has ended. */
+  /** Sends SIGKILL. Resolves when the process has ended. */
   kill(): Promise<void>;
-  /** SIGTERM. Resolves when the process has ended. */
+  /** Sends SIGTERM. Resolves when the process has ended. */
   stop(): Promise<void>;
   pause(): void;
   resume(): void;
@@ -73,7 +73,7 @@ export async function endHostProcesses(): Promise<void> {
   started.clear();
 }
 
-/** Number of runs of each key, from the ledger into which the tools write their arguments. */
+/** How often the call of each key ran, from the ledger into which the tools write their arguments. */
 export function runsOf(ledger: string): Map<string, number> {
   const runs = new Map<string, number>();
   if (!existsSync(ledger)) return runs;

@@ -1,4 +1,4 @@
-/** B2 on NATS: kills of hosts and of nats-server under load. What ran is counted from outside, in a ledger. */
+/** B2 on NATS: kills of hosts and of nats-server under load. The runs are counted in a ledger, outside of Hostler. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-/** Never twice, whichever store answers: a NATS server that was wiped, or that has an older copy of its store. */
+/** No call runs twice if the NATS server was wiped, or has an older copy of its store. */
 import { jetstreamManager } from '@nats-io/jetstream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { connectNats } from '../../../src/broker/nats/nats-client.js';
@@ -21,7 +21,7 @@ const restart = async (change: () => void) => {
   change();
   await stage.server.start();
 };
-/** The same worker process: it keeps the sequence that it has seen. */
+/** Connects as the same worker process, which keeps the sequence that it has seen. */
 const again = async () => {
   const opener = stage.opener('w1');
   return { opener, connect: () => stage.connect('w1', 'again', opener) };
@@ -120,7 +120,7 @@ test('a row of an older copy that has no outcome is uncertain: the call may have
   expect([host.ran().length, other.ran().length]).toEqual([2, 0]);
 });
 
-test('nats-server restarts: calls go on under the same id, and each runs once', async () => {
+test('nats-server restarts: calls continue with the same store id, and each runs once', async () => {
   const { storeId } = await worker.connection.call(request('k1'));
   await replyTo(worker, 'k1');
   await restart(() => {});
@@ -208,7 +208,7 @@ test.each(['before', 'after'])(
   },
 );
 
-test('B11 the bucket of keys is deleted: a host does not run a key again that it ran, also when it comes as a new call', async () => {
+test('B11 the bucket of keys is deleted: a host does not run a key again that it has run, even if it is sent as a new call', async () => {
   const { url } = stage.server;
   const other = await connectNats({ url, key: stage.hostPair.seed, name: 'other', reconnects: false });
   const { streams } = await jetstreamManager(other);

@@ -28,7 +28,7 @@ export interface RigHost {
   readonly transport: WorkerTransport;
   readonly identities: Identities;
   readonly events: BrokerEvent[];
-  /** Texts of the arguments of calls that ran here. */
+  /** The arguments, as text, of the calls that ran at this host. */
   readonly ran: () => string[];
   close(): Promise<void>;
 }

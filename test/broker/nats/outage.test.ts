@@ -1,4 +1,4 @@
-/** What a host holds in memory: while nats-server is away, and of rows that other hosts wrote. */
+/** The memory of a host is bounded while nats-server is away, and for rows that other hosts wrote. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { KvCallLog } from '../../../src/broker/nats/kv-call-log.js';
 import { KvStore } from '../../../src/broker/nats/kv-store.js';
@@ -40,7 +40,7 @@ const outcome = (isCallersKey = false) => ({
   ...{ state: 'done' as const, reply: Buffer.alloc(10_000, 'x'), isCallersKey, deadlineMs: 30_000 },
 });
 
-test('nats-server is away: each operation gives up, an outcome at the deadline of its call', async () => {
+test('nats-server is away: each operation gives up in time, and writing an outcome at the deadline of its call', async () => {
   const { store, log } = await open('host-1');
   await log.receive(call('k1'));
   await server.kill();
@@ -63,7 +63,7 @@ test('nats-server is away: each operation gives up, an outcome at the deadline o
   expect(settled).toContain('finish transport uncertain');
 });
 
-test("a reply that another host wrote counts until it is acknowledged or expires; one to a caller's key does not", async () => {
+test("a reply that another host wrote counts until it is acknowledged or expires; a reply to a caller's key does not count", async () => {
   const [first, second] = [await open('host-1'), await open('host-2')];
   for (const [key, isCallersKey] of [
     ['acked', false],

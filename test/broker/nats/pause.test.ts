@@ -1,4 +1,4 @@
-/** A host that stood still: requests that wait in its socket may be older than the rows that tell whether they ran. */
+/** After a host stood still, requests in its socket may be so old that the rows are gone which tell whether they ran. */
 import { expect, test } from 'vitest';
 import { Identities } from '../../../src/broker/identities.js';
 import { HostTransport } from '../../../src/broker/nats/host-transport.js';
@@ -8,7 +8,7 @@ import { RecordingService } from '../../contract/broker/transports.js';
 import { eventually } from '../../eventually.js';
 import { keysOf, NatsStage, request } from './nats-rig.js';
 
-test('calls that are read after a pause are dropped until the connection is new; then calls are served', async () => {
+test('calls that are read after a pause are dropped until the host has a new connection, and served after that', async () => {
   const stage = await NatsStage.start();
   const clock = new FakeClock();
   const host = new RecordingService();

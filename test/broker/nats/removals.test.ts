@@ -35,12 +35,12 @@ async function open(owner: string): Promise<{ log: KvCallLog; store: KvStore; co
   return { log, store, connection };
 }
 
-/** The time after which the row of an acknowledged call is removed, at the latest. */
+/** The row of an acknowledged call is removed after this time at the latest. */
 const passDeadlines = async () => {
   for (let ms = 0; ms < brokerLimits.deadlineMs + 90_000; ms += 10_000) await clock.advanceAsync(10_000);
 };
 
-test('an outcome that a host wrote for one that is gone is removed when it is acknowledged', async () => {
+test('an outcome that a host wrote in place of a host that is gone is removed when it is acknowledged', async () => {
   const [first, second] = [await open('first'), await open('second')];
   const large = Buffer.alloc(100_000, 'x');
   await first.log.receive(newCall('k1', { deadlineMs: brokerLimits.deadlineMs }));
@@ -51,7 +51,7 @@ test('an outcome that a host wrote for one that is gone is removed when it is ac
   await eventually('the body is removed', async () => (await second.store.readBody(row)) === undefined);
   await passDeadlines();
   await eventually('the row is removed', async () => {
-    // The host may hear of the removed body only now.
+    // The host may learn of the removed body only now.
     await clock.advanceAsync(1_000);
     return (await second.log.find(idOf('k1'))) === undefined;
   });

@@ -15,13 +15,13 @@ beforeEach(async () => {
 afterEach(() => stage.stop());
 
 const nextEpoch = (name: string) => (name === 'w1' ? 'next' : epochOf(name));
-/** What serve-workers does with edited keys. */
+/** Applies edited keys as serve-workers does. */
 const rekey = async (workers: Parameters<typeof keysOf>[0]) => {
   for (const { name, keptEpoch } of host.identities.replace(keysOf(workers)).revoked)
     await host.service.workerRevoked(name, keptEpoch === undefined ? [] : [keptEpoch]);
 };
 
-test('AC-BR13 queued calls of a revoked worker never run, and the next worker of its name hears nothing of it', async () => {
+test('AC-BR13 queued calls of a revoked worker never run, and the next worker of its name receives nothing of them', async () => {
   const release: (() => void)[] = [];
   host.upstreams.onCall = ({ args }) =>
     new Promise((resolve) => {
@@ -49,12 +49,12 @@ test('AC-BR13 queued calls of a revoked worker never run, and the next worker of
   expect([...next.replies.keys()]).toEqual(['k1']);
 });
 
-test('AC-BR12 the revoked worker does not hear replies to the next one, while nats-server has both keys', async () => {
+test('AC-BR12 the revoked worker does not receive replies to the next worker of its name, while nats-server has both keys', async () => {
   const old = await stage.connect('w1', 'same-session');
   const pair = await newUserPair();
   await rekey([{ name: 'w1', epoch: 'next' }, { name: 'w2' }]);
   const both = new Map(stage.pairs).set('w1', pair);
-  // As an operator would by mistake: the old account is still there.
+  // The old account is still there, by a mistake of the operator.
   const { server, hostPair, pairs } = stage;
   const text = configOf(server.port, server.storeDir, hostPair, both, nextEpoch);
   const account = configOf(

@@ -18,7 +18,7 @@ const clientWith = async (seed: string | undefined) => {
   clients.push(client);
   return client;
 };
-/** Any client, with the key of worker 1. */
+/** Connects any NATS client, with the key of worker 1. */
 const attacker = () => clientWith(stage.pairs.get('w1')?.seed);
 const rowOf = (key: string) => host.nats.log.find({ worker: 'w2', epoch: 'e_w2', key });
 
@@ -32,7 +32,7 @@ afterAll(async () => {
   await stage.stop();
 });
 
-test('AC-BR3 a key that the server does not know is refused, and so is none', async () => {
+test('AC-BR3 a key that the server does not know is refused, and so is a connection without a key', async () => {
   const handlers = { reply() {}, progress() {}, manifestChanged() {} };
   for (const key of [(await newUserPair()).seed, undefined, 'w1:w1']) {
     const open = openNatsConnection({ url: stage.server.url, key, clock: systemClock });
@@ -74,7 +74,7 @@ test('AC-BR12 JetStream, other workers and hosts cannot be reached with the key 
   ];
   for (const subject of subjects)
     await expect(client.request(subject, '', { timeout: 250 }), subject).rejects.toThrow();
-  // Another session: the host answers nobody but the one that asks.
+  // The host answers only the session that asks.
   await victim.connection.call(request('other'));
   await eventually('the reply', () => victim.replies.has('other'));
   await client.flush();
@@ -82,7 +82,7 @@ test('AC-BR12 JetStream, other workers and hosts cannot be reached with the key 
   expect(await rowOf('mine')).toMatchObject({ state: 'done' });
 });
 
-test('AC-BR12 a reply subject stays in the account: the answer of a host cannot be sent to JetStream or to another worker', async () => {
+test('AC-BR12 a reply subject reaches nothing outside the account: a host cannot be made to answer to JetStream or to another worker', async () => {
   await victim.connection.call(request('kept'));
   await eventually('the reply', () => victim.replies.has('kept'));
   const client = await attacker();
@@ -144,7 +144,7 @@ test('a worker cannot make a host believe that the store lost rows', async () =>
   expect(host.nats.log.storeId).toBe(storeId);
 });
 
-test('AC-BR13 a key taken out of the server configuration ends its connection, and others stay', async () => {
+test('AC-BR13 the connection of a key ends when the key is removed from the server configuration, and others stay', async () => {
   const worker = await stage.connect('w1', 'revoked');
   const others = new Map([...stage.pairs].filter(([name]) => name !== 'w1'));
   await stage.reload(others);

@@ -1,4 +1,4 @@
-/** Several hosts on one NATS server: who runs a call, and what becomes of it when a host dies. */
+/** Several hosts on one NATS server: which of them runs a call, and what happens to the call when a host dies. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -65,7 +65,7 @@ test('D-40 of hosts that receive one key at once, one runs it', async () => {
   }
 });
 
-test('AC-BR4 D-40 a killed host: its running calls are uncertain within 10 s, its received ones run elsewhere, none twice', async () => {
+test('AC-BR4 D-40 after a kill of a host its running calls are uncertain within 10 s, its received ones run at other hosts, none twice', async () => {
   const host = await startHostProcess(stage, { ledger, waitMs: 60_000 });
   const remote = await worker();
   // 64 of them run, and the others are received.
@@ -98,7 +98,7 @@ if (isLongTier)
     expect(runsOf(ledger).get('again')).toBe(3);
   }, 90_000);
 
-test('D-40 a paused host is not taken for dead: its calls end when it goes on', async () => {
+test('D-40 a paused host is not taken for dead: its calls end when it continues', async () => {
   const host = await startHostProcess(stage, { ledger, waitMs: 1_000 });
   const remote = await worker();
   const outcome = outcomeOf(remote.execute('srv', 'run', { key: 'paused' }));
@@ -113,7 +113,7 @@ test('D-40 a paused host is not taken for dead: its calls end when it goes on', 
   await eventually('the host is gone', () => other.nats.log.isGone(host.owner));
 });
 
-test('a call cancelled while no host is up does not run when one comes', async () => {
+test('a call that is cancelled while no host is up does not run when a host starts', async () => {
   const first = await stage.host();
   const remote = await worker();
   await first.close();
@@ -156,7 +156,7 @@ test('a call that is sent while no host is up is sent again as soon as one serve
     ({ code, details }) => `${code} ${details.retryAfterMs}`,
   );
   const second = await stage.host();
-  // Not the end of its own time, after which it waits a second.
+  // The request did not time out: after a timeout the worker would wait for a second.
   expect(await unheard).toBe('transport 0');
   expect(second.ran()).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** Large replies on NATS: those that were acknowledged cost nothing. */
+/** Large replies on NATS do not count any more once they are acknowledged. */
 import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { expect, test } from 'vitest';
 import { connectNats } from '../../../src/broker/nats/nats-client.js';
@@ -36,7 +36,7 @@ test('results of 3.9 MB, many times the bound: none is refused or dropped, and t
   }
 }, 300_000);
 
-test('AC-BR7 replies that are not acknowledged: the worker is refused before its next call runs, and served again when it takes them', async () => {
+test('AC-BR7 replies that are not acknowledged: the worker is refused before its next call runs, and served again when it acknowledges them', async () => {
   const stage = await NatsStage.start();
   try {
     const host = await stage.host();

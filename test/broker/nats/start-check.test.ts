@@ -59,7 +59,7 @@ test('replicas on nats-server older than 2.11 are refused, unless a setting acce
     message: expect.stringContaining('needs nats-server 2.11'),
     details: { field: 'broker.replicas' },
   });
-  // Accepted, and then refused by a server that has no cluster.
+  // With the setting the version is accepted; then the server refuses, because it has no cluster.
   await expect(opening({ ...process, replicas: 3, unsafeReplicas: true })).rejects.toMatchObject({
     message: expect.stringContaining('too few servers'),
     details: { field: 'broker.replicas' },
@@ -106,7 +106,7 @@ test.each([
   });
 });
 
-test('the second host finds what the first made; a server that is not there is said so', async () => {
+test('the second host uses the stores that the first created; an error says that no server can be reached', async () => {
   await opening(process);
   await opening(process);
   await expect(opening({ url: 'nats://127.0.0.1:1' })).rejects.toMatchObject({

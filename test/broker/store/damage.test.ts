@@ -25,7 +25,7 @@ const open = () =>
   });
 
 test.each([
-  ['is no such file', () => writeFileSync(file, 'not a database at all')],
+  ['is no database', () => writeFileSync(file, 'not a database at all')],
   ['lost its pages', () => writeFileSync(file, readFileSync(file).fill(0xff, 4096))],
   ['lost its end', () => writeFileSync(file, readFileSync(file).subarray(0, 4096 * 3))],
   [
@@ -37,7 +37,7 @@ test.each([
     },
   ],
 ] as const)(
-  'AC-BR15: a file that %s is set aside and told, never removed, and a new one is begun',
+  'AC-BR15: a file that %s is set aside and reported, never removed, and a new file is begun',
   async (_, damage) => {
     const first = await open();
     for (let at = 0; at < 50; at++) await done(first, `k${at}`, Buffer.alloc(500, 'x'));
@@ -59,7 +59,7 @@ test.each([
   },
 );
 
-test('AC-BR15 an outcome that changed on disk is uncertain and told, and the other rows are served', async () => {
+test('AC-BR15 an outcome that changed on disk is uncertain and reported, and the other rows are served', async () => {
   const first = await open();
   await done(first, 'k1', '{"text":"the reply of the first call"}');
   await done(first, 'k2', '{"text":"another one"}');

@@ -16,7 +16,7 @@ export interface Fault {
 }
 
 export interface FaultReport {
-  /** False when the process ended before its n-th call. */
+  /** False when the process ended before its n-th system call. */
   readonly hasStruck: boolean;
   /**
    * The failed call was on the folder. SQLite syncs the folder and ignores the result; Hostler syncs it later and does not ignore

@@ -28,7 +28,7 @@ export interface FullReport {
 const keysPerCycle = 5;
 const replyOf = (key: string) => Buffer.alloc(200_000, key);
 
-/** Blocks on the disk, not lengths. */
+/** Size of the blocks on the disk, not length of the files. */
 export const usedBytes = (folder: string): number =>
   readdirSync(folder)
     .map((name) => statSync(path.join(folder, name), { throwIfNoEntry: false })?.blocks ?? 0)
@@ -114,7 +114,7 @@ function fill(file: string): void {
       try {
         while (writeSync(descriptor, chunk) === bytes);
       } catch {
-        // Full.
+        // The disk is full now.
       }
     }
   } finally {

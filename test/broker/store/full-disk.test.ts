@@ -1,4 +1,4 @@
-/** A disk that is full for a while. A hundred times in the long lane broker-disk. */
+/** A disk that is full for a while. The long lane broker-disk fills it a hundred times. */
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -14,7 +14,7 @@ import { makeFolder } from './log-process.js';
 
 const MiB = 1024 * 1024;
 
-test('B6: on a disk that others filled new calls are refused and outcomes wait; with room it goes on', async () => {
+test('B6: on a disk that other programs filled, new calls are refused and outcomes wait; with room the log continues', async () => {
   const report = await fillCycles(countFor(3, 6));
   expect(report).toMatchObject({ lost: 0, refusedOtherwise: 0, notServedAgain: 0, hasFailed: false });
   expect(report.refused).toBeGreaterThanOrEqual(3);
@@ -63,7 +63,7 @@ test("B6: on a full disk a reply to a caller's key goes to its caller at once, a
   });
 }, 60_000);
 
-test('replies that were acknowledged cost nothing: results of 3.9 MB through one worker keep the folder below 256 MiB', async () => {
+test('acknowledged replies take no room: many results of 3.9 MB for one worker keep the folder below 256 MiB', async () => {
   const { folder, remove } = makeFolder('ack');
   try {
     const log = await openSqliteCallLog({ folder, clock: systemClock });
@@ -91,7 +91,7 @@ test('replies that were acknowledged cost nothing: results of 3.9 MB through one
   }
 }, 240_000);
 
-test('the small disk is one', async () => {
+test('the disk of these tests is as small as they need', async () => {
   await withSmallDisk(16, async (folder) => {
     expect(() =>
       execFileSync('dd', ['if=/dev/zero', `of=${folder}/x`, 'bs=1M', 'count=20'], { stdio: 'pipe' }),

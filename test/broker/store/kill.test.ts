@@ -1,4 +1,4 @@
-/** A log whose process is killed at any moment. The counts of a hundred are in the long lane broker-disk. */
+/** A log whose process is killed at any moment. The long lane broker-disk does this with a hundred kills. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { countFor } from '../../tier.js';
 import { callRounds, killRounds } from './kill-rounds.js';

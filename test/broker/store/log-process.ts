@@ -21,7 +21,7 @@ export interface LogProcess {
 
 export interface Said {
   readonly lines: readonly string[];
-  /** The texts after the letter, for all lines that begin with it. */
+  /** The rest of each line that begins with this letter. */
   of(letter: string): string[];
   readonly exitCode: number | null;
   readonly stderr: string;

@@ -1,4 +1,4 @@
-/** Two hosts and one folder. */
+/** Only one process writes a log: further hosts on the same folder are refused. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -14,7 +14,7 @@ beforeEach(() => {
 afterEach(() => place.remove());
 const refused = ['X invalid_spec in_use '];
 
-test('B12: a second process is refused as often as it is tried, and the first one goes on', async () => {
+test('B12: a second process is refused at every try, and the first one continues', async () => {
   const { folder } = place;
   const first = startLog(folder, ['hold']);
   await first.reached(1);
@@ -28,7 +28,7 @@ test('B12: a second process is refused as often as it is tried, and the first on
   expect((await first.ended).lines).toEqual(['opened', 'closed']);
 }, 120_000);
 
-test('B12: of several that start at once one is let in; when it is killed the next one is, at its first try', async () => {
+test('B12: of several processes that start at once one opens the log; when it is killed, the next one opens it at its first try', async () => {
   const { folder } = place;
   for (let round = 0; round < countFor(1, 3); round++) {
     const all = [1, 2, 3].map(() => startLog(folder, ['hold']));
@@ -43,7 +43,7 @@ test('B12: of several that start at once one is let in; when it is killed the ne
   }
 }, 120_000);
 
-test('B12: the same process is refused as well, and let in when the first log is closed', async () => {
+test('B12: the same process is refused too, and opens the log when the first one is closed', async () => {
   const options = { folder: place.folder, clock: systemClock };
   const first = await openSqliteCallLog(options);
   await expect(openSqliteCallLog(options)).rejects.toMatchObject({

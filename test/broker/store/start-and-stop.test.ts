@@ -1,4 +1,4 @@
-/** What a log does when it is opened after keys were revoked, and when its disk hangs at the end. */
+/** A log that is opened after keys were revoked, and a log whose disk hangs when it is closed. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-log.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => place.remove());
 
-test('AC-BR13 a start purges the calls of workers whose key was revoked meanwhile, and of earlier owners of a name', async () => {
+test('AC-BR13 a start purges the calls of workers whose key was revoked meanwhile, and of earlier holders of a name', async () => {
   const clock = new FakeClock();
   const first = await openSqliteCallLog({ folder: place.folder, clock });
   await done(first, 'old', '{"n":1}');
@@ -33,7 +33,7 @@ test('AC-BR13 a start purges the calls of workers whose key was revoked meanwhil
   expect(await second.find(idOf('gone', 'w2'))).toBeUndefined();
   expect((await second.find(idOf('kept', 'w1', 'e2')))?.reply?.toString()).toBe('{"n":2}');
   expect((await second.find(idOf('own', '_app')))?.reply?.toString()).toBe('{"n":4}');
-  // It has run: the operator may list the old key again.
+  // The row of a call that has run stays, because the operator may list the old key again.
   expect(await second.receive(newCall('old'))).toMatchObject({
     isNew: false,
     row: { state: 'done', reply: undefined },
@@ -41,7 +41,7 @@ test('AC-BR13 a start purges the calls of workers whose key was revoked meanwhil
   await second.close();
 });
 
-test('a disk that hangs does not hang the end of the log: its calls are uncertain', async () => {
+test('a disk that hangs does not delay closing the log for long: its calls are uncertain', async () => {
   // The first sync after the log was opened takes a minute.
   const strace = ['strace', '-f', '-o', '/dev/null', '-e', 'trace=fsync', '-e'];
   const log = startLog(place.folder, ['hang'], [...strace, 'inject=fsync:delay_enter=60000000:when=13']);

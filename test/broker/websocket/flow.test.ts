@@ -1,4 +1,4 @@
-/** Fast and slow workers: rates delay and lose nothing, and a worker that does not read costs the others nothing. */
+/** Fast and slow workers: a rate delays messages and loses none, and a worker that does not read does not slow down others. */
 import { afterEach, describe, expect, test } from 'vitest';
 import { resultBody } from '../../../src/broker/protocol/reply-body.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
@@ -20,7 +20,7 @@ const large = resultBody(Buffer.from(`{"text":"${'x'.repeat(3 * MiB)}"}`), 'lega
 const ofSize = (bytes: number) => Buffer.from(`{"text":"${'x'.repeat(bytes)}"}`);
 
 describe('bytes', () => {
-  test('AC-BR6 above the rate of a worker are delayed, over all its connections, and none is lost', async () => {
+  test('AC-BR6 above the rate of a worker are delayed, over all its connections together, and none is lost', async () => {
     const place = await open({ limits: { bytesPerSecond: 4 * MiB } });
     const [one, two] = [await place.connect(), await place.connect()];
     const startMs = performance.now();
@@ -29,7 +29,7 @@ describe('bytes', () => {
     );
     await Promise.all(calls);
     const tookMs = performance.now() - startMs;
-    // 5 MiB, of which the burst of 250 ms is free and the last message is paid for afterwards.
+    // 5 MiB at 4 MiB/s; the burst of 250 ms passes at once, and the pause for the last message follows it.
     expect(tookMs).toBeGreaterThan(600);
     expect(place.service.calls).toHaveLength(20);
   });
@@ -47,14 +47,14 @@ describe('bytes', () => {
     expect(performance.now() - startMs).toBeGreaterThan(450);
   });
 
-  test('AC-BR6 are counted for each message and each key too: many small ones cost more than their bytes', async () => {
+  test('AC-BR6 are added for each message and each key: many small messages count more than their length', async () => {
     const place = await open({ limits: { bytesPerSecond: MiB } });
     const connection = await place.connect();
     const keys = Array.from({ length: 256 }, () => 'k');
     const startMs = performance.now();
     for (let n = 0; n < 25; n++) connection.acknowledge(keys);
     await connection.call(request('k1'));
-    // What has arrived with them is read; the next message waits.
+    // Messages that arrived in the same network read are read; the next one waits.
     await connection.call(request('k2'));
     // 28 KiB, but 6,400 keys of 128 bytes each: 780 ms, of which the burst is free.
     expect(performance.now() - startMs).toBeGreaterThan(450);
@@ -104,7 +104,7 @@ describe('a worker that does not read', () => {
     await eventually('the welcome is flushed', () => slow.messages.length === 1);
     stopReading(slow);
     expect(fill(place)).toBe(5);
-    // Some of it fits into the buffers of the kernel, and counts as read.
+    // Data that fits into the buffers of the kernel counts as read.
     await new Promise((resolve) => setTimeout(resolve, 300));
     clock.advance(59_000);
     expect(place.transport.connections).toBe(1);

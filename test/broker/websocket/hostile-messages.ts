@@ -20,19 +20,19 @@ const withText = (n: number, member: string, text: string): string =>
   changed(n, { [member]: '@@' }).replace('"@@"', () => text);
 
 const makers: Readonly<Record<string, Make>> = {
-  'a part of a message': (random, n) => valid(n).slice(0, randomInt(random, 0, valid(n).length - 1)),
+  'part of a message': (random, n) => valid(n).slice(0, randomInt(random, 0, valid(n).length - 1)),
   'more than a message': (random, n) => valid(n) + pick(random, ['x', '{}', ',', '\0', valid(n)]),
   'a member twice': (random, n) =>
     valid(n).replace('{', `{${pick(random, ['"op":"ack",', '"\\u006fp":"hello",', '"key":"x",', '"tool":"x",'])}`),
   'a bad key': (random, n) => changed(n, { key: pick(random, badIds) }),
-  'a key that is no text': (random, n) => changed(n, { key: pick(random, [1, null, {}, [], true]) }),
+  'a key that is not a string': (random, n) => changed(n, { key: pick(random, [1, null, {}, [], true]) }),
   'a bad store id': (random, n) => changed(n, { sentBefore: { storeId: pick(random, badIds), hasReceipt: true } }),
   'arguments that are no object': (random, n) => withText(n, 'args', pick(random, ['1', '[]', 'null', '"x"', 'true'])),
   'too deep arguments': (random, n) => {
     const depth = randomInt(random, 512, 4_000);
     return withText(n, 'args', `{"x":${'['.repeat(depth)}${']'.repeat(depth)}}`);
   },
-  'a deadline that is none': (random, n) =>
+  'an invalid deadline': (random, n) =>
     withText(n, 'deadlineMs', pick(random, ['-1', '1.5', '"1"', '600001', '99999999999999999', '{}', 'null'])),
   'a long tool': (_random, n) => changed(n, { tool: 't'.repeat(257) }),
   'no tool': (random, n) => changed(n, { tool: pick(random, [undefined, '', 7]) }),

@@ -1,4 +1,4 @@
-/** Messages that no worker sends, over real sockets, while another worker is served. */
+/** Messages that no honest worker sends, over real sockets, while another worker is served. */
 import { expect, test } from 'vitest';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { eventually } from '../../eventually.js';

@@ -1,4 +1,4 @@
-/** Which worker a connection belongs to, for how long, and what messages cannot change about it. */
+/** A connection belongs to the worker of its key while the key is valid, whatever its messages claim. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -86,7 +86,7 @@ test('AC-BR13 changed keys cut connections of revoked keys at once, and no other
   ]);
 });
 
-test('AC-BR13 a name with a new epoch is another worker: the old connection is cut, and its session reaches nothing', async () => {
+test('AC-BR13 a name with a new epoch is another worker: the old connection is cut, and its session gets nothing more', async () => {
   const place = await open();
   const before = await place.admitted('w1', 's1');
   const [session] = place.service.joinedSessions;
@@ -183,7 +183,7 @@ test('AC-BR13 prepared keys are read at once, reported if they are invalid, and 
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-test('AC-BR13 a broker that cannot be opened does not look at the expiry of keys any more', async () => {
+test('AC-BR13 a broker that cannot be opened leaves no timer for the expiry of keys', async () => {
   const dataDir = path.join(mkdtempSync(path.join(os.tmpdir(), 'hostler-unopened-')), 'file');
   writeFileSync(dataDir, '');
   const host = await createHost({});

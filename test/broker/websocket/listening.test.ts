@@ -1,4 +1,4 @@
-/** Who gets a WebSocket of the broker, and who does not. */
+/** Which clients get a WebSocket of the broker, and which are refused. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -32,10 +32,10 @@ test('AC-BR5 the connection above the limit is refused before it is a WebSocket,
   expect(place.transport.connections).toBe(2);
 });
 
-test('a worker has at most 32 connections, and the next is told why', async () => {
+test('a worker has at most 32 connections, and the next one is refused with the reason', async () => {
   const place = await open();
   for (let n = 0; n < 31; n++) await place.admitted('w1');
-  // A session that connects again takes its own place.
+  // A session that connects again replaces its own connection.
   for (let n = 0; n < 2; n++) {
     const again = place.raw();
     await again.opened;
@@ -160,7 +160,7 @@ describe('a socket without a hello', () => {
     expect(place.turnedAway).toEqual(['hello_timeout']);
   });
 
-  test('D-53 is bounded for its address: the 129th is cut at once, and a place is freed when one leaves', async () => {
+  test('D-53 is bounded per address: the 129th is cut at once, and another is accepted when one leaves', async () => {
     const place = await open();
     const sockets = [];
     for (let n = 0; n < 128; n++) sockets.push(await place.tcp());
@@ -243,7 +243,7 @@ describe('TLS', () => {
     expect(place.transport.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/broker$/);
   });
 
-  test('of replaced files is used for new connections, its names too', async () => {
+  test('uses replaced files for new connections, also their names', async () => {
     const clock = new FakeClock();
     const tls = certificate(folder, 'IP:127.0.0.1');
     const place = await open({ clock, listen: { host: '0.0.0.0', port: 0, tls } });
@@ -257,7 +257,7 @@ describe('TLS', () => {
     await place.raw({ ca: readFileSync(tls.cert) }).opened;
   });
 
-  test('of a broker that closes: a socket in its handshake is cut at once', async () => {
+  test('cuts a socket in its handshake at once when the broker closes', async () => {
     const tls = certificate(folder, 'IP:127.0.0.1');
     const place = await open({ listen: { host: '0.0.0.0', port: 0, tls } });
     const socket = await place.tcp();
@@ -293,7 +293,7 @@ describe('TLS', () => {
   });
 });
 
-test('a port that is in use is told', async () => {
+test('a port that is in use is an error with that reason', async () => {
   const place = await open();
   await expect(open({ listen: { port: place.port } })).rejects.toMatchObject({
     ...{ code: 'connect_failed', details: { reason: 'EADDRINUSE' } },

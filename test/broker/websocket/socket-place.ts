@@ -107,7 +107,7 @@ export class RawSocket {
   readonly socket: WebSocket;
   readonly messages: Record<string, unknown>[] = [];
   readonly opened: Promise<void>;
-  /** Code of the close frame and its text, or the HTTP status. */
+  /** Code and text of the close frame, or the HTTP status and its text. */
   readonly closed: Promise<{ readonly code: number; readonly text: string }>;
 
   constructor(socket: WebSocket) {

@@ -36,7 +36,7 @@ async function answering(text: string | undefined, afterwards: (socket: Socket) 
 
 const status = (line: string) => `HTTP/1.1 ${line}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`;
 
-describe('errors tell apart', () => {
+describe('each has an error of its own:', () => {
   test.each([
     ['401 Unauthorized', 'http_401', 'is behind a proxy that wants credentials', 'let the proxy pass'],
     ['403 Forbidden', 'http_403', "does not accept the name '127.0.0.1'", 'broker.listen.allowedHosts'],
@@ -73,7 +73,7 @@ describe('errors tell apart', () => {
   });
 });
 
-/** A WebSocket server that does with a message what the test says. */
+/** A WebSocket server that answers each message as the test says. */
 async function scripted(answer: (text: string, send: (text: string) => void) => void): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await new Promise((resolve) => server.once('listening', resolve));
@@ -188,7 +188,7 @@ test('D-51 the host gives up a worker that answers no ping within 30 s', async (
   expect(place.events.at(-1)).toMatchObject({ kind: 'disconnected', reason: 'silent' });
 });
 
-test('D-52 a host that stops says so, and not that the key was refused; calls it did not read were not sent', async () => {
+test('D-52 a host that stops says so, not that the key was refused; calls that it did not read count as not executed', async () => {
   const place = await SocketPlace.open();
   place.service.onCall = () => {};
   const connection = await place.connect();
@@ -204,7 +204,7 @@ test('D-52 a host that stops says so, and not that the key was refused; calls it
   await closing;
 });
 
-test('a proxy that closes with 1001 knows nothing of the calls that it passed on: they are uncertain', async () => {
+test('if a proxy closes with 1001, the calls that it passed on are uncertain', async () => {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   ends.push(() => server.close());
   server.on('connection', (socket) => {

@@ -1,4 +1,4 @@
-/** Calls of a worker: one key each, one end each, and honest errors. */
+/** Each call of a worker has one key and one end, and its error says whether it may have run. */
 import { describe, expect, test } from 'vitest';
 import type { CancelSignal } from '../../../src/kernel/cancel-signal.js';
 import { HostError } from '../../../src/kernel/errors.js';
@@ -146,7 +146,7 @@ describe('a call', () => {
 });
 
 describe('a key', () => {
-  test('D-41 is made once: the tool runs once, though the connection is lost after it ran', async () => {
+  test('D-41 is made once: the tool runs once, although the connection is lost after the run', async () => {
     const { tools, host, broker, clock } = await makeRig();
     broker.losesReplies = true;
     const call = watched(tools.execute('nova', 'nova_click', {}));
@@ -159,7 +159,7 @@ describe('a key', () => {
     expect(host.asked).toEqual([[host.ran[0]?.key]]);
   });
 
-  test('D-41 is kept when the receipt is lost; the call says to which store it was sent first', async () => {
+  test('D-41 is kept when the receipt is lost; the second sending names the store of the first', async () => {
     const { tools, host, broker, clock } = await makeRig();
     broker.losesReceipts = true;
     broker.losesReplies = true;
@@ -172,7 +172,7 @@ describe('a key', () => {
     expect([call.outcome, host.ran.length]).toEqual(['nova_click {}', 1]);
     const [first, second] = host.sendings.map(({ request }) => request);
     expect(second).toMatchObject({ key: first?.key, sentBefore: { storeId: 'store-1', hasReceipt: false } });
-    // Sent again by the first attempt after 1 s.
+    // The second sending is made after 1 s, over the next connection.
     expect([first?.deadlineMs, Math.round((second?.deadlineMs ?? 0) / 1_000)]).toEqual([60_000, 59]);
   });
 
@@ -213,7 +213,7 @@ describe('an error says', () => {
     expect(call.outcome).toBe('timeout not_executed');
   });
 
-  test('what the host said: code, message and facts', async () => {
+  test('code, message and facts that the host sent', async () => {
     const { tools, host } = await makeRig();
     const error = new HostError('circuit_open', "server 'nova' is down", {
       server: 'nova',

@@ -55,7 +55,7 @@ test('D-41 a call in flight when the host stops and starts again runs once', asy
   const outcomes = await Promise.all(pending);
   expect(outcomes).toEqual(Array.from({ length: 40 }, (_, n) => `click {"n":${n}}`));
   expect(broker.host.ran).toHaveLength(before + 40);
-  // Nothing that the stopped host had not read counts as sent.
+  // Calls that the stopped host had not read do not count as sent.
   expect(broker.host.sendings.filter(({ request }) => request.sentBefore)).toEqual([]);
   expect(times).toEqual([2]);
   await tools.close();

@@ -93,7 +93,7 @@ describe('a manifest', () => {
     expect(rig.host.manifestsAsked - before).toBeLessThanOrEqual(3);
   });
 
-  test('D-48 that changed unnoticed is found by a call of an unknown tool, once in 5 s for all callers', async () => {
+  test('D-48 that changed without a notice is asked for at a call of an unknown tool, once in 5 s for all callers', async () => {
     const rig = await makeRig();
     rig.host.setTools(['nova/nova_click', 'web/search']);
     await rig.clock.advanceAsync(10_000);
@@ -113,7 +113,7 @@ describe('a manifest', () => {
     expect(namesOf(rig)).toEqual(['nova_type']);
   });
 
-  test('D-48 that cannot be read leaves the one before, and is asked for again', async () => {
+  test('D-48 that cannot be read does not replace the previous one, and is asked for again', async () => {
     const rig = await makeRig();
     rig.host.onManifest = async () => Buffer.from('{}');
     changed(rig, ['nova/nova_type']);

@@ -1,4 +1,4 @@
-/** A worker whose connection is lost: it connects again by itself, and calls go on. */
+/** A worker whose connection is lost connects again by itself, and its calls continue. */
 import { describe, expect, test } from 'vitest';
 import { HostError } from '../../../src/kernel/errors.js';
 import { makeRig, outcomeOf, unconnected, watched } from './worker-rig.js';
@@ -82,7 +82,7 @@ describe('a lost connection', () => {
   });
 
   test.each(['unauthenticated', 'denied'] as const)(
-    'D-50 with a key that is %s is told to callers at once, and tried again after 30 s, doubling to 5 min',
+    'D-50 with a key that is %s: callers get the error at once, and the next tries follow after 30 s, doubling to 5 min',
     async (code) => {
       const { tools, broker, host, clock, settle } = await makeRig();
       host.onCall = () => new Promise(() => {});
@@ -134,7 +134,7 @@ describe('a lost connection', () => {
     expect(tools.status().state).toBe('ready');
   });
 
-  test('D-56 is no error for a call that fails with it: it is sent again', async () => {
+  test('D-56 is no error for a call that was in flight: the call is sent again', async () => {
     const { tools, broker, host, clock } = await makeRig();
     broker.isBlackHole = true;
     const open = watched(tools.execute(...call, {}));
@@ -145,7 +145,7 @@ describe('a lost connection', () => {
     expect([open.outcome, host.ran.length]).toEqual(['nova_click {}', 1]);
   });
 
-  test('D-57 connection and manifest change as one', async () => {
+  test('D-57 connection and manifest change in one step', async () => {
     const { tools, broker, host, clock, settle } = await makeRig();
     broker.cut();
     host.setTools(['nova/nova_type']);
@@ -175,7 +175,7 @@ describe('a lost connection', () => {
     expect(tools.status()).toMatchObject({ revision: 'r2', tools: 1 });
   });
 
-  test('is waited for by calls that were not sent only as long as the worker was told to', async () => {
+  test('delays calls that were never sent for no longer than the worker was told to wait', async () => {
     const { tools, broker, clock, settle } = await makeRig({ connectionWaitMs: 15_000 });
     broker.refusal = down();
     broker.cut();

@@ -1,4 +1,4 @@
-/** The MCP front of a worker, on a clock that moves only when told. */
+/** `hostler worker` as its MCP client sees it, on a fake clock. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -146,7 +146,7 @@ describe('a client of a worker', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test('lists what was last known while the broker is away, and sees that it is', async () => {
+  test('lists the last known tools while the broker is away, and is told that it is away', async () => {
     const { pipe, broker, settle, clock } = await makePipe();
     await pipe.open();
     broker.refusal = new HostError('connect_failed', 'down');

@@ -25,7 +25,7 @@ export class WebSocketPlace {
     this.host = new ScriptedService(tools);
   }
 
-  /** For caches of the worker. */
+  /** Folder for the caches of the worker. */
   get env(): Record<string, string> {
     return { XDG_CACHE_HOME: path.join(this.#folder, 'cache') };
   }

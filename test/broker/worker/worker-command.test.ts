@@ -52,7 +52,7 @@ const textOf = (result: Json) => (result.content as { text: string }[])[0]?.text
 const call = (from: SdkClient, name: string, args: Json = {}, options = {}) =>
   from.request('tools/call', { name, arguments: args }, options).then(textOf);
 
-/** One process for all of them, in this order. */
+/** The tests share one worker process, and run in this order. */
 describe.each(clients)('%s', (_name, connect) => {
   let own: SdkClient;
   beforeAll(async () => {

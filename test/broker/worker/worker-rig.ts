@@ -7,7 +7,7 @@ import { MemoryTransport } from '../../fakes/memory-transport.js';
 import { ScriptedService } from '../../fakes/scripted-service.js';
 
 export interface RigOptions extends Partial<RemoteToolsOptions> {
-  /** `server/tool`, each. */
+  /** Tools as `server/tool`. */
   readonly tools?: ConstructorParameters<typeof ScriptedService>[0];
   readonly prepare?: (broker: MemoryTransport, host: ScriptedService) => void;
 }

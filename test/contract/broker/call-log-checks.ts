@@ -166,7 +166,7 @@ export const checks: Readonly<Record<string, Check>> = {
     const log = await store.open();
     expect(log.owner).not.toBe(before.owner);
     expect([await log.isGone(before.owner), await log.isGone(log.owner)]).toEqual([true, false]);
-    // In an older copy of the file, a call that has begun since then is only received.
+    // The file may be an older copy, in which a call is received that has begun since then.
     const state = store.mayBeOlder ? 'running' : 'received';
     expect(shown(await log.find(idOf('k1')))).toMatchObject({ state });
     expect(shown(await log.find(idOf('k2')))).toMatchObject({ state: 'done', reply: '{"n":2}' });
@@ -217,7 +217,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.usage()).toMatchObject({ finished: 0, callersKeys: 0 });
   },
 
-  'a purge removes calls that do not run, and running calls end without a reply': async (store) => {
+  'a purge removes waiting and finished calls; running calls end without a reply': async (store) => {
     const log = await store.open();
     await log.receive(newCall('waits', { state: 'received' }));
     await log.receive(newCall('runs'));
@@ -236,7 +236,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.find(idOf('kept', 'w1', 'e2'))).toBeUndefined();
   },
 
-  'a purged call that has run is not new when its worker is back': async (store) => {
+  'a purged call that has run is not new when its worker is listed again': async (store) => {
     const log = await store.open();
     await done(log, 'k1', '{"n":1}');
     await done(log, 'own', '{"n":1}', { isCallersKey: true });

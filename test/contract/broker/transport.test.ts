@@ -146,7 +146,7 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     });
   });
 
-  test('AC-BR12: name, role and epoch come from the key; a session id of another worker reaches nothing of it', async () => {
+  test('AC-BR12: name, role and epoch come from the key; a worker with the session id of another worker gets nothing of that worker', async () => {
     const { service: host } = await start();
     const mine = new RecordingWorker('session-1');
     const other = new RecordingWorker('session-1');
@@ -215,7 +215,7 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     expect([one.replies[0]?.key, two.replies[0]?.key]).toEqual(['k1', 'k2']);
   });
 
-  test('never twice: the store id and the receipt of an earlier sending travel with the call', async () => {
+  test('the store id and the receipt of an earlier sending are sent with the call, so that it never runs twice', async () => {
     const { service: host, place: at } = await start();
     const connection = await connect(new RecordingWorker());
     expect(connection.storeId).toBe(at.storeId);
@@ -241,7 +241,7 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     await arrives(() => expect(worker.revisions).toEqual(['r2']));
   });
 
-  test('a host that stops answers every call that it read, and leaves the others as never sent', async () => {
+  test('a host that stops answers every call that it read, and serves no others', async () => {
     const { service: host, place: at } = await start();
     host.onCall = () => {};
     const connection = await connect(new RecordingWorker());
