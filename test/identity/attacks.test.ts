@@ -1,4 +1,4 @@
-/** What a hostile authorization server, web page or local program tries during a login, beyond the cases of login.test.ts. */
+/** Attacks by an authorization server, a web page or a local program during a login, beyond the cases of login.test.ts. */
 import { createServer } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openCallback } from '../../src/identity/callback.js';
@@ -45,7 +45,7 @@ describe('an authorization server that shows the login page of another one, and 
     expect(as.tokenRequests()).toEqual([]);
   });
 
-  test.each(ways)('%s: an operator who pins the issuer may have its login page elsewhere', async (_way, auth) => {
+  test.each(ways)('%s: if the operator names the issuer, its login page may be at another origin', async (_way, auth) => {
     const { as, rig, url } = await startLoginWorld();
     const page = await startHostile();
     ends.push(() => page.close());
@@ -79,7 +79,7 @@ test('a program that holds the IPv6 port of localhost does not receive the code'
   again.close();
 });
 
-test('AC-A9 a page that floods the callback does not keep the redirect of the person out', async () => {
+test('AC-A9 a page that floods the callback does not prevent the redirect of the person', async () => {
   const { rig, url } = await startLoginWorld();
   const flooded = async ({ url: shown, redirectUri }: { url: URL; redirectUri: string }) => {
     const flood = () => fetch(`${redirectUri}?code=x&state=y`).catch(() => undefined);

@@ -30,7 +30,7 @@ async function world() {
   return { ...hostile, home, started };
 }
 
-test('AC-A8 the browser gets one argument, also if the address has text of a shell in it, and nothing else is started', async () => {
+test('AC-A8 the browser gets one argument, even if the address contains shell commands, and nothing else is started', async () => {
   const { as, home, started } = await world();
   const planted = `x=$(touch\${IFS}started-by-shell)&y=\`id\`&z='";id;'&--flag`;
   as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: `${as.issuer}/authorize?${planted}` });
@@ -41,7 +41,7 @@ test('AC-A8 the browser gets one argument, also if the address has text of a she
   await logIn(url);
   expect(await login.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('logged in to docs') });
   expect([started().length, existsSync(path.join(home.folder, 'started-by-shell'))]).toEqual([2, false]);
-  // AC-K1: other users may read `state` on the command line of the browser. After the login it is worth nothing.
+  // AC-K1: other users may read `state` on the command line of the browser. After the login, `state` is worth nothing.
   const { searchParams } = new URL(url);
   const replay = `${searchParams.get('redirect_uri')}?code=planted&state=${searchParams.get('state')}`;
   await expect(fetch(replay)).rejects.toThrow();
@@ -55,7 +55,7 @@ test('AC-A8 for a refused address nothing is started', async () => {
   ];
   for (const address of hostile) {
     as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: address });
-    // The operator names the issuer, so its login page may be anywhere.
+    // The operator names the issuer, so the login page of the issuer may be anywhere.
     const login = home.startOnTerminal(['login', 'docs', '--issuer', as.issuer, '--config', home.config]);
     const { code, stdout } = await login.ended;
     expect([address.slice(0, 50), code, stdout]).toEqual([

@@ -39,7 +39,7 @@ const kinds: readonly Kind[] = [
     auth: () => ({ clientMetadataUrl: documentUrl }),
   },
   {
-    name: 'a registration, where documents are not accepted',
+    name: 'a registration, because metadata documents are not accepted',
     way: 'registered',
     prepare: (as) => Object.assign(as, { cimd: false }),
     auth: () => ({ clientMetadataUrl: documentUrl }),
@@ -67,7 +67,7 @@ describe.each(eras)('AC-A1 AC-A5 in the era %s', (era) => {
     prepare(as);
     const auth = authOf(as);
     if (isBare && auth.issuer !== undefined) {
-      // A pinned issuer must have metadata: default paths are only for servers that nobody knows.
+      // A configured issuer must have metadata: default paths are used only if no issuer is known.
       const error = await rig.login({ url, auth }).catch((thrown: unknown) => thrown);
       expect(error).toMatchObject({ details: { reason: 'metadata_unreachable' }, hint: 'check auth.issuer' });
       expect(as.tokenRequests()).toEqual([]);
@@ -93,7 +93,7 @@ describe.each(eras)('AC-A1 AC-A5 in the era %s', (era) => {
     expect(rs.executed).toHaveLength(2);
   });
 
-  test('AC-A5 no way at all: nothing is shown, and the error says which client to create', async () => {
+  test('AC-A5 if no kind of client is possible, no URL is shown, and the error says which client to create', async () => {
     const { as, rig, url } = await worldOf(era);
     Object.assign(as, { registration: 'none', cimd: false });
     const error = await rig.login({ url }).catch((thrown: unknown) => thrown);

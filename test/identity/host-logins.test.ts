@@ -1,4 +1,4 @@
-/** A host of a program that uses the logins of the user: `createHost` with `identity`, its events, its metrics, and logins elsewhere. */
+/** `createHost` with `identity` uses the logins of the user: its events, its metrics, and logins of other processes. */
 import { afterEach, expect, test } from 'vitest';
 import { createMetrics } from '../../src/gateway/metrics/metrics.js';
 import { createHost, type Host, type HostConfig, HostError } from '../../src/index.js';
@@ -82,7 +82,7 @@ test('without `identity` no store is opened, and `authProvider` comes first', as
   expect(rs.executed).toEqual([]);
 });
 
-test('a logout elsewhere ends the use of a valid token, and the next login is used, as another account', async () => {
+test('a logout in another process ends the use of a valid token, and the next login is used, even of another account', async () => {
   const { as, rs, rig, url, host, news } = await world(docs, login);
   expect(await call(host)).toBe('done');
   const row = rig.store.findGrant(url, { account: '' });

@@ -1,4 +1,4 @@
-/** `hostler login`, `logout` and `auth` as people run them, beside a running `hostler up`. */
+/** `hostler login`, `logout` and `auth` as processes, beside a running `hostler up`. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -90,7 +90,7 @@ test('AC-A26 logout forgets the tokens also if the authorization server is down,
   expect(JSON.parse((await home.run('auth', '--config', home.config, '--json')).stdout)).toMatchObject({ logins: [] });
 });
 
-test('AC-A26 logout ends the logins that fit auth; with a URL, all of it, and not those of another account', async () => {
+test('AC-A26 logout of a server ends the login that its `auth` selects; logout of a URL ends those of all clients, but not of another account', async () => {
   const { as, rs, home } = await world();
   const secret = 'planted-secret-of-the-client';
   as.authMethods = ['client_secret_post', 'none'];
@@ -146,7 +146,7 @@ test('a login that no server uses is listed with its URL, and can be removed', a
   expect((await home.run('auth', '--config', home.config)).stdout).toContain('no logins');
 });
 
-test('AC-A10 without a terminal: JSON with the URL, a pasted address, and exit 1 when the time is over', async () => {
+test('AC-A10 without a terminal: the URL is printed as JSON, an address can be pasted, and the exit code is 1 when the time is over', async () => {
   const { as, home } = await world();
   const startedAtMs = performance.now();
   let shownAfterMs = 0;
@@ -197,7 +197,7 @@ test('a port that does not exist is wrong usage', async () => {
     });
 });
 
-test('AC-A10 AC-A3 a pasted address with a wrong `iss` ends the login, and no text of it is anywhere', async () => {
+test('AC-A10 AC-A3 a pasted address with a wrong `iss` ends the login, and no text of the address is shown or stored', async () => {
   const { as, rs, home } = await world();
   home.write({ mcpServers: { docs: { url: rs.url } }, listen: { port: 0 } });
   const up = home.start(['up', '--config', home.config, '--json']);

@@ -24,7 +24,7 @@ export async function startLoginWorld(
   return { ...hostile, rig, url: hostile.rs.url };
 }
 
-/** One Hostler on the folder of the rig. `clock`: of the identity only; requests take no time on a fake one. */
+/** One Hostler on the folder of the rig. `clock`: the clock of the identity only; on a fake clock requests take no time. */
 export function hostOn(rig: LoginRig, { clock = systemClock, exec = {} }: { clock?: Clock; exec?: object } = {}) {
   const redactor = createRedactor();
   const secrets = new SecretValues({ clock, redactor, environmentOf: () => ({ PATH: process.env.PATH ?? '' }) });

@@ -46,7 +46,7 @@ describe('a login', () => {
     expect((await rig.login({ url })).row.issuer).toBe(as.issuer);
   });
 
-  test('a machine without a browser: the pasted address counts, and three wrong ones end it', async () => {
+  test('on a machine without a browser the pasted address is used, and three wrong addresses end the login', async () => {
     const { as, rig, url } = await startLoginWorld();
     const paste = async ({ url: shown, paste }: { url: URL; paste(text: string): void }) => {
       const { location } = await authorize(shown.href);
@@ -93,7 +93,7 @@ describe('a login', () => {
     expect([...as.grants.tokens.keys()].filter((token) => as.grants.active(token))).toEqual([row?.accessToken]);
   });
 
-  test('a store that another process writes to for a second loses no tokens', async () => {
+  test('if another process writes to the store for a second, no tokens are lost', async () => {
     const { as, rig, url } = await startLoginWorld();
     let release = () => {};
     as.editTokens = (answer) => {
@@ -116,7 +116,7 @@ describe('a login', () => {
     expect(as.site.count('revoke')).toBe(2);
   });
 
-  test('two accounts of one service stand side by side', async () => {
+  test('two accounts of one service can be in use at the same time', async () => {
     const { rig, url } = await startLoginWorld();
     const [one, two] = [await rig.login({ url }), await rig.login({ url, auth: { account: 'work' } })];
     expect(one.row.id).not.toBe(two.row.id);
@@ -124,7 +124,7 @@ describe('a login', () => {
     expect(rig.store.findGrant(url, { account: 'work' })?.accessToken).toBe(two.row.accessToken);
   });
 
-  test('scopes: configured, else of the challenge, else of the resource; offline_access if the server lists it', async () => {
+  test('scopes: the configured ones, else those of the challenge, else those of the resource; offline_access if the server lists it', async () => {
     const { as, rs, rig, url } = await startLoginWorld();
     const asked = async (auth = {}) => {
       await rig.login({ url, auth });
@@ -141,7 +141,7 @@ describe('a login', () => {
     expect(await rig.reason({ url, auth: { scopesMax: ['other'] } })).toBe('scope_ceiling');
   });
 
-  test('scopes that calls asked for: `--scopes` takes their place, and auth.scopesMax cuts them', async () => {
+  test('scopes that calls asked for: `--scopes` replaces them, and auth.scopesMax limits them', async () => {
     const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url, auth: { scopes: ['own'] } });
     const asked = async (change: object) => {
@@ -265,7 +265,7 @@ describe('AC-A6 a client that the authorization server has forgotten', () => {
     const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url });
     as.forgetClients();
-    // The page of the authorization server says "unknown client": silence for Hostler.
+    // The page of the authorization server says "unknown client", of which Hostler learns nothing.
     const silent = rig.login({ url, timeoutMs: 400, person: ({ url: shown }) => authorize(shown.href) });
     await expect(silent).rejects.toMatchObject({
       details: { reason: 'login_expired' },
@@ -297,7 +297,7 @@ describe('AC-A6 a client that the authorization server has forgotten', () => {
 });
 
 describe('AC-A7 the port of the callback', () => {
-  test('AC-A7 a fixed port that is taken: an error names it, and nothing is opened or registered', async () => {
+  test('AC-A7 if a fixed port is in use, an error names the port, and nothing is opened or registered', async () => {
     const { as, rig, url } = await startLoginWorld();
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
@@ -313,7 +313,7 @@ describe('AC-A7 the port of the callback', () => {
     expect([rig.shown, as.registrations]).toEqual([[], 0]);
   });
 
-  test('AC-A7 the port of a registration is used again; if it is taken, Hostler registers anew', async () => {
+  test('AC-A7 the port of a registration is used again; if the port is in use, Hostler registers again', async () => {
     const { as, rig, url } = await startLoginWorld();
     await rig.login({ url });
     await rig.login({ url });
@@ -415,7 +415,7 @@ describe('refused logins', () => {
     expect(as.tokenRequests().length).toBeLessThanOrEqual(1);
   });
 
-  test('AC-A3 `iss` absent though advertised, or another text, with a code or an error: no code leaves, and no text is shown', async () => {
+  test('AC-A3 `iss` is absent though advertised, or differs, with a code or an error: the code is not sent, and no text of the redirect is shown', async () => {
     const { as, rig, url } = await startLoginWorld();
     const own = as.issuer;
     const lookAlikes = [
@@ -475,7 +475,7 @@ describe('refused logins', () => {
     expect(await rig.reason({ url })).toBeUndefined();
   });
 
-  test('AC-A4 an authorization server without S256 is refused, unless the operator says so for a pinned issuer', async () => {
+  test('AC-A4 an authorization server without S256 is refused, unless the operator sets auth.issuer and auth.pkce to "assume"', async () => {
     const { as, rig, url } = await startLoginWorld();
     for (const methods of [undefined, [], ['plain'], 'S256']) {
       as.editMetadata = (metadata) => ({ ...metadata, code_challenge_methods_supported: methods });
@@ -584,7 +584,7 @@ describe('refused logins', () => {
   });
 });
 
-test('AC-A9 mutated requests to the callback: none moves the login, nothing is echoed, and the port closes with the login', async () => {
+test('AC-A9 mutated requests to the callback: none changes the login, nothing is echoed, and the port closes with the login', async () => {
   const { as, rig, url } = await startLoginWorld();
   const attacks = countFor(200, 10_000);
   const random = seededRandom(9);
@@ -612,7 +612,7 @@ test('AC-A9 mutated requests to the callback: none moves the login, nothing is e
         () => '?%ff%fe=%00&code=PLANTED',
       ])();
     const right = `?code=PLANTED&state=${state}&iss=${encodeURIComponent(as.issuer)}`;
-    /** The right parameters at a wrong place, or wrong parameters at the right one. */
+    /** The right parameters at a wrong address, or wrong parameters at the right address. */
     const mutated = (): Promise<Response> =>
       pick([
         () => fetch(`${redirectUri}${query()}`),

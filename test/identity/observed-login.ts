@@ -8,7 +8,7 @@ import { MemoryProvider, type SdkLoginOptions } from '../fixtures/identity/sdk-l
 
 export interface Observed {
   readonly outcome: 'granted' | 'refused';
-  /** The place whose document was used. */
+  /** Name of the address whose document was used. */
   readonly metadata: string;
   readonly client: 'registered' | 'metadata document' | 'given' | '-';
   readonly scope: string;

@@ -1,6 +1,6 @@
 /**
- * The official SDK's client is the oracle: against the same hostile server it and Hostler's login read the same documents and choose
- * the same client id, scopes and resource. A difference must be listed in login-cases.ts with its reason.
+ * The client of the official SDK is the oracle: at the same hostile server, this client and Hostler's login read the same documents and
+ * choose the same client id, scopes and resource. A difference must be listed in login-cases.ts with its reason.
  * `UPDATE=1` writes docs/reports/login-oracle.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';

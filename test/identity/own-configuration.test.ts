@@ -18,7 +18,7 @@ test.each([
   ['a wrong type', JSON.stringify({ identity: { dir: 7 } }), 'identity.dir'],
   ['no JSON', '{"mcpServers": {', 'hostler.json'],
 ])(
-  'AC-A24 %s there: servers without a login are served, the others are locked and say why',
+  'AC-A24 %s in it: servers without a login are served; calls to the others fail with the reason',
   async (_what, text, why) => {
     const { rs, close } = await startHostile();
     const home = new Home();

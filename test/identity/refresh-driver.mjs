@@ -1,5 +1,5 @@
 /**
- * A process that shares a grant: several callers refresh until the generation is `target`, or it dies by SIGKILL at one point of a
+ * A process that shares a grant: several callers refresh until the generation is `target`, or the process dies by SIGKILL during a
  * refresh. Argument: JSON with folder, id, target, callers and `dies` (`before` the request, `between` answer and store, `after` the
  * store). Prints the number of sent requests, and of calls without a token.
  */
@@ -41,7 +41,7 @@ const grant = new Grant(row, {
 const alive = setInterval(() => {}, 1_000);
 let failed = 0;
 let result = 'renewed';
-/** A call whose token has ended: it needs the next one. */
+/** A call whose token has expired, so that it needs the next token. */
 const call = async (ended) => {
   result = await grant.refresh().catch((error) => String(error));
   if (result !== 'renewed' || grant.token() === ended) failed++;

@@ -1,4 +1,4 @@
-/** Renewal in a running host when something else is wrong: the secret of the client, the authorization server, or the file of the store. */
+/** Renewal in a running host if the client secret, the authorization server or the file of the store has a fault. */
 import { chmodSync, existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -42,7 +42,7 @@ describe('the secret of a configured client', () => {
     return { ...all, row };
   }
 
-  test('AC-K3 it is rotated in its file, and the next refresh uses it', async () => {
+  test('AC-K3 is rotated in its file, and the next refresh uses the new secret', async () => {
     const { as, rig, url, row } = await loggedIn();
     const { file, put } = secretFile('first-secret');
     const { host, call, redactor } = hostOn(rig);
@@ -57,7 +57,7 @@ describe('the secret of a configured client', () => {
     expect(redactor.mask('second-secret')).not.toContain('second');
   });
 
-  test('AC-K3 the output of a command that is kept is asked for again when it is refused', async () => {
+  test('AC-K3 comes from a command: the command runs again if the secret that it gave before is refused', async () => {
     const { as, rig, url } = await loggedIn();
     const { file, put } = secretFile('first-secret');
     const { provider } = hostOn(rig, { exec: { app: { argv: ['cat', file], ttl: '1h' } } });
@@ -113,8 +113,8 @@ describe('the secret of a configured client', () => {
 
 describe('AC-A12 many servers of one host that share a grant, with slow commands', () => {
   test.each([
-    ['another secret for each: four are sent, and no other is resolved', 0, 4, 4, 'client_refused'],
-    ['10 s for each: none is resolved after a minute', 10_000, 6, 1, 'auth_server'],
+    ['each with another secret: four secrets are sent, and no others are resolved', 0, 4, 4, 'client_refused'],
+    ['each command takes 10 s: no secret is resolved after a minute', 10_000, 6, 1, 'auth_server'],
   ])('AC-A12 %s', async (_what, slowMs, resolutions, requests, reason) => {
     const { as, rig, url } = await startLoginWorld();
     as.authMethods = ['client_secret_basic'];
@@ -199,7 +199,7 @@ describe('AC-A20 a passing fault of the authorization server', () => {
 });
 
 describe('AC-A16 the end of a grant, on a fake clock', () => {
-  test('AC-A16 a refusal is known at once; one that another process was told of, and a login elsewhere, within a second', async () => {
+  test('AC-A16 a host learns of its own refusal at once, and of a refusal or a login of another process within a second', async () => {
     const { as, rig, url } = await startLoginWorld();
     const { row } = await rig.login({ url });
     const clock = new FakeClock();

@@ -1,4 +1,4 @@
-/** 403 with `insufficient_scope`, and grants without a person, through a host. */
+/** Calls that are refused with 403 and `insufficient_scope`, and grants without a person, through a host. */
 import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Host } from '../../src/host/host.js';
@@ -14,7 +14,7 @@ async function world(auth?: (hostile: Hostile) => object) {
   const hostile = await startLoginWorld({ tools });
   const { url, rig } = hostile;
   const mcpServers = { docs: { url, ...(auth ? { auth: auth(hostile) } : {}) } };
-  /** One Hostler with the server. */
+  /** Starts a host with the server. */
   const beside = () => {
     const { host, call } = hostOn(rig);
     return { host, open: () => host.open({ mcpServers }), call: (tool: string) => call('docs', tool, { nonce: tool }) };
@@ -22,7 +22,7 @@ async function world(auth?: (hostile: Hostile) => object) {
   return { ...hostile, ...beside(), beside };
 }
 
-/** A login as of another process, until the host has its token. */
+/** Logs in as another process would, and waits until the host has the token. */
 async function loginElsewhere(rig: LoginRig, host: Host, url: string): Promise<void> {
   const { row } = await rig.login({ url });
   rig.touch();
@@ -73,7 +73,7 @@ describe('AC-A17 a call that needs more scopes', () => {
     expect(await call('t2')).toBe('done');
   });
 
-  test('AC-A17 two hosts that need other scopes at the same time: one login gets both, and serves both', async () => {
+  test('AC-A17 two hosts that need different scopes at the same time: one login gets both scopes, and serves both hosts', async () => {
     const { rs, rig, url, beside, ...one } = await world();
     rs.toolScopes = { t1: ['scope-t1'], t2: ['scope-t2'] };
     const other = beside();
@@ -109,13 +109,13 @@ describe('AC-A20 grants without a person', () => {
     expect(await call('t1')).toBe('done');
     const [first] = as.tokenRequests('client_credentials');
     expect(first?.form.get('resource')).toBe(rs.url);
-    // The token ends early: one more request, no failed call.
+    // The token ends early: this causes one more request, and no failed call.
     as.grants.expireAccessTokens();
     expect(await call('t2')).toBe('done');
     expect(as.tokenRequests()).toHaveLength(2);
     expect([as.registrations, as.site.count('authorize')]).toEqual([0, 0]);
     expect(host.status()[0]?.auth).toMatchObject({ grant: 'client_credentials', state: 'granted', needsLogin: false });
-    // More scopes are asked for by itself, as a union.
+    // The host asks for more scopes by itself, together with those it has.
     rs.toolScopes = { t3: ['more'] };
     expect(await call('t3')).toBe('done');
     expect(as.tokenRequests().at(-1)?.form.get('scope')).toBe('more');

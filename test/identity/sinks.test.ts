@@ -1,6 +1,6 @@
 /**
- * AC-K1 and AC-K9: a whole life of logins with hostile counterparties that repeat what they were sent. No secret of it is in any of the
- * 18 places where text ends up, in five encodings.
+ * AC-K1 and AC-K9: logins, calls and refreshes with hostile servers that repeat what they were sent. No secret is in any of the 18 places
+ * to which Hostler writes text, in five encodings.
  */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -286,7 +286,7 @@ test('AC-K1 no secret of a login is in any of 18 places, in five encodings', asy
 /** What the commands of the first test printed. */
 let printedJson: [keyof typeof jsonShapes, string][] = [];
 
-/** Names of all members of a value, with those of its members. Numbered ones are values of a list. */
+/** Names of all members of a value, and of their members. Numbers stand for elements of a list. */
 const membersOf = (value: unknown): string[] =>
   typeof value !== 'object' || value === null
     ? []
