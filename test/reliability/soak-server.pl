@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # A legacy MCP server over stdio for the soak: the tool `echo`, answered after DELAY_MS, in as little processor time as possible.
 #   PID_FILE        gets "PID GENERATION" when it starts, so that the driver knows whom to kill and which definition runs
-#   GENERATION      changed by an edit of the configuration
+#   GENERATION      number that each edit of the configuration raises
 #   DELAY_MS        how long a call takes
 #   LIST_EVERY_MS   how often the tool `extra` comes or goes, with notifications/tools/list_changed; 0: never
 use strict;
@@ -17,7 +17,7 @@ rename "$ENV{PID_FILE}.new", $ENV{PID_FILE} or die "no pid file: $!";
 my $delay = $ENV{DELAY_MS} / 1_000;
 my $every = $ENV{LIST_EVERY_MS} / 1_000;
 my $echo = '{"name":"echo","description":"Answers with its input.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}';
-# Unlike the other in every member: a tool of the same definition would be taken for a renamed one.
+# Differs from `echo` in every member: a tool with the same definition would be taken for a renamed one.
 my $extra = '{"name":"extra","description":"Comes and goes.","inputSchema":{"type":"object"}}';
 my $has_extra = 0;
 my $changes_at = $every ? time + $every : 0;

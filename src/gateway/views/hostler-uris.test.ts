@@ -10,10 +10,10 @@ const servers = {
 const client = fakeClient();
 const modern = fakeClient({ era: 'modern' });
 const wrapped = 'hostler://b/file:///x?q#f';
-/** As a list item: a text that begins with a brace is taken for an item. */
+/** A template that matches every URI, as a whole list item: the fake takes a text that begins with a brace for an item. */
 const anything = '{"uriTemplate":"{+any}"}';
 
-test.each(['file:///x', 'a b://ü/%20?x#y', 'hostler://c/x'])('%s comes out as it went in', (uri) => {
+test.each(['file:///x', 'a b://ü/%20?x#y', 'hostler://c/x'])('%s is decoded to the same text', (uri) => {
   expect(unwrapUri(wrapUri({ server: 'my server', uri }))).toEqual({ server: 'my server', uri });
 });
 
@@ -120,7 +120,7 @@ describe('two servers with the same URI', () => {
 });
 
 describe('E6 a URI that a server lists', () => {
-  test('belongs to that server, whatever templates and prefixes others have', async () => {
+  test('belongs to that server, whatever templates and prefixes other servers have', async () => {
     const gateway = new FakeGateway({
       evil: { templates: ['file:///{+any}', anything, 'f{+any}'] },
       good: { resources: ['file:///secret'] },
@@ -195,7 +195,7 @@ describe('templates that are not routed', () => {
   });
 });
 
-test('E6 no server can pose as another by another case of the Hostler scheme', async () => {
+test('E6 no server can pass for another one with capital letters in the Hostler scheme', async () => {
   const gateway = new FakeGateway({
     evil: { resources: ['Hostler://good/x'], templates: ['HOSTLER://good/{+any}'] },
     good: { resources: ['file:///x'] },
