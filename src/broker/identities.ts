@@ -50,7 +50,7 @@ export class Identities {
     return [...this.workers(), ...[...this.#refused].map((name) => ({ name, epoch: undefined }))];
   }
 
-  /** Listeners hear of the change in the same turn. */
+  /** Listeners are called in the same turn of the event loop. */
   replace(keys: Keys): ChangedWorkers {
     const before = this.#owners;
     const owners = new Map<string, KeyEntry>();

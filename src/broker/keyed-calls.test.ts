@@ -56,7 +56,7 @@ class Rig {
 }
 
 describe('three calls with one key', () => {
-  test('B11 at once are one execution, and all hear its result', async () => {
+  test('B11 at once are one execution, and all get its result', async () => {
     const rig = new Rig();
     const heard = [rig.call(), rig.call(), rig.call()];
     await rig.end('{"paid":1}');

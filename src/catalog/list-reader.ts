@@ -182,7 +182,7 @@ export class ListReader {
       throw error;
     } finally {
       this.#running = undefined;
-      // Waiting for an answer that did not come was no work.
+      // If no answer came, the time is no sign of work, so no pause follows.
       const tookMs = isUnanswered ? 0 : clock.nowMs() - startedMs;
       this.#pauseUntilMs = clock.nowMs() + Math.min(pauseFactor * tookMs, pauseMsMax);
     }

@@ -19,7 +19,7 @@ interface SubscriptionParts extends SessionWork {
 }
 
 const requestMsMax = 10_000;
-/** Requests of one `update` at a time. */
+/** How many requests an `update` has in progress at once. */
 const concurrencyMax = 8;
 
 export class ServerSubscriptions {

@@ -17,7 +17,7 @@ import { isAnsweredYes, isTerminal } from './trust/ask-trust.js';
 
 const valueChars = 400;
 const fieldsMax = 40;
-/** Shown characters: those of a changed value, and those of the equal text in front of the change. */
+/** `changeChars`: shown characters of a changed value. `contextChars`: of these, the equal text before the change. */
 const changeChars = 900;
 const contextChars = 40;
 
@@ -166,7 +166,7 @@ const shownFields = (changes: PinReview['changes']): PinReview['changes'] =>
       i < fieldsMax || field === 'description' || invisible.length > 0 || imperatives.length > 0,
   );
 
-/** Such a tool is not approved by a simple yes. */
+/** True if not all changes are shown. A simple yes does not approve such a tool. */
 export const isPartlyHidden = ({ changes }: PinReview): boolean =>
   shownFields(changes).length < changes.length || changes.some((change) => shownChange(change).isHidden);
 

@@ -387,7 +387,7 @@ describe('AC-A15 what the answers mean', () => {
     expect([grant.token(), grant.row.state]).toEqual([undefined, 'dead']);
   });
 
-  test('tokens are known to the redactor before their use, and forgotten some generations later', async () => {
+  test('tokens are known to the redactor before their use, and forgotten after some newer tokens', async () => {
     let count = 0;
     const { grant, known } = setup(() => ok(`token-${++count}`));
     for (let refreshes = 0; refreshes < 10; refreshes++) await grant.refresh();

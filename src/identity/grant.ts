@@ -3,9 +3,9 @@
  * lease of identity.db.
  * Not here: 401 and 403 of a server (oauth-provider.ts), the login (login.ts).
  *
- * Invariants: one request per generation over all processes, unless a process died with the lease. A new token is durable before
- * it is used, unless the disk refuses it for 20 s; then it is stored as soon as possible. Only the answers listed in `#settle` end
- * a grant; any other answer leaves it as it is. After an error of `refresh`, another attempt is always planned.
+ * Invariants: one request per generation (grant-row.ts) over all processes, unless a process died with the lease. A new token is
+ * durable before it is used, unless the disk refuses it for 20 s; then it is stored as soon as possible. Only the answers listed in
+ * `#settle` end a grant; any other answer leaves it as it is. After an error of `refresh`, another attempt is always planned.
  */
 import { sqliteCode } from '../catalog/store/database-file.js';
 import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
@@ -27,7 +27,7 @@ const refusalsMsMin = 10 * 60_000;
 const idleRefreshMs = 24 * 3_600_000;
 const waitMsMax = 15_000;
 const storeMsMax = 20_000;
-/** Time between two attempts to store a generation that the disk refused, and to take a lease that another process holds. */
+/** Time between two attempts to store a token that the disk refused, and to take a lease that another process holds. */
 const againMs = 2_000;
 /** A configured client that was refused is not asked for again within this time, so calls do not repeat it. */
 const clientRefusedMs = 60_000;
@@ -62,7 +62,7 @@ export class Grant {
   #isDue = false;
   #cancel: Cancel = () => {};
   #isClosed = false;
-  /** Stores the generation that only this process has. */
+  /** Stores the token that only this process has. */
   #unsaved: (() => boolean) | undefined;
   #clientRefusedUntilMs = 0;
 
@@ -113,7 +113,7 @@ export class Grant {
     const row = this.#parts.store.readGrant(before.id);
     if (!row) return this.#drop();
     const isLogin = row.login !== before.login;
-    // The refresh token of the generation on the disk is spent.
+    // The refresh token on the disk is spent.
     if (this.#unsaved && !isLogin && row.gen < before.gen) return false;
     this.#unsaved = undefined;
     const isToken = isLogin || row.accessToken !== before.accessToken;

@@ -2,7 +2,7 @@
  * identity.db: grants, registered clients and the proof of the sealing key; one file per user, shared by all processes.
  * Not here: the lifetime of a token (grant.ts), sealing (seal.ts), network file systems and the folder (open-store.ts).
  *
- * Invariants: each change is one durable transaction. A token of a generation is replaced only by the next generation. No
+ * Invariants: each change is one durable transaction. A token is replaced only by that of the next generation (grant-row.ts). No
  * method deletes a grant except `removeGrant` and `saveLogin`. A row that does not open is reported as dead and stays as it is.
  */
 import type Database from 'libsql';
@@ -21,7 +21,7 @@ import {
 import type { Sealer } from './seal.js';
 
 const rowsMax = 1_000;
-/** The generation of one login. After a logout the next login begins with generation 1 again. */
+/** Matches the generation within one login: after a logout the next login begins with generation 1 again. */
 const sameGeneration = 'id = ? AND gen = ? AND login = ?';
 /** Time that a request may take, and after which a lease is taken even from a process that may live. */
 const leaseMs = 30_000;
@@ -158,7 +158,7 @@ export class IdentityStore {
   }
 
   /**
-   * Takes the lease of a generation and returns its row. Undefined: another process has it, or the generation is over. A lease that
+   * Takes the lease of a generation and returns its row. Undefined: another process has the lease, or a newer token is stored. A lease that
    * a process left is recorded as interrupted: its request may have been sent.
    */
   takeLease(
@@ -183,8 +183,8 @@ export class IdentityStore {
   }
 
   /**
-   * Stores the next generation. False: a login or another process has moved the generation meanwhile. A grant that was marked as dead
-   * lives again: tokens prove that the refusal was that of a spent refresh token.
+   * Stores the token of the next generation. False: a login or another process has stored another token meanwhile. A grant that was
+   * marked as dead lives again: tokens prove that the refusal was that of a spent refresh token.
    */
   advance(
     { id, gen, login }: GrantRow,
@@ -216,7 +216,7 @@ export class IdentityStore {
     );
   }
 
-  /** Marks the grant as dead and keeps it. False: the generation has moved, or another process has its lease. */
+  /** Marks the grant as dead and keeps it. False: another token was stored meanwhile, or another process has the lease. */
   markDead({ id, gen, login, facts }: GrantRow, by: string, reason: string, atMs: number): boolean {
     return this.#write(
       () =>

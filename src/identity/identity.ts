@@ -180,7 +180,7 @@ export class Identity {
     return grant;
   }
 
-  /** The request for the next generation, with what was stored with the grant. */
+  /** The request for the next token, with what was stored with the grant. */
   async #renew(row: GrantRow): Promise<TokenAnswer> {
     const { issuer, clientId, resource, facts, refreshToken = '', scopes } = row;
     const { tokenEndpoint, authMethod: method, way } = facts;

@@ -2,7 +2,7 @@
  * HTTP requests to authorization servers and for their metadata. Connections use the pools of transports/http, so proxy and
  * certificate settings are the same as for servers.
  * Invariants: https, or http on loopback. A URL that a server named leads to the public internet, to an origin that the operator
- * wrote, or to loopback if the server is there. No redirect is followed here. Time and size are bounded.
+ * wrote, or to loopback if the server has a loopback address. No redirect is followed here. Time and size are bounded.
  */
 import { isLoopback, isSecure } from '../config/values.js';
 import type { Clock } from '../kernel/clock.js';

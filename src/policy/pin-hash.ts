@@ -4,7 +4,7 @@
  * Not here: handling of a changed hash (pins.ts).
  *
  * Invariants: equal definitions have one hash, however they are written; different definitions or kinds never share one.
- * Ambiguous text (invalid, duplicate key, nested too deep) has no hash, nor has text with more than `LIMITS.toolValues` values.
+ * Ambiguous text (invalid, duplicate key, nested too deep) and text with more than `LIMITS.toolValues` values have no hash.
  */
 import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';

@@ -317,7 +317,7 @@ describe('tool calls', () => {
     ['no name', '{}'],
     ['a name that is no string', '{"name":7}'],
     ['an unknown tool', '{"name":"fs__nope"}'],
-    ['a tool under the name of its server', '{"name":"read"}'],
+    ['a tool name without its server', '{"name":"read"}'],
     ['arguments that are no object', '{"name":"fs__read","arguments":[]}'],
     ['arguments twice', '{"name":"fs__read","arguments":{},"arguments":{"a":1}}'],
     ['a name twice, once with escapes', '{"name":"fs__read","n\\u0061me":"fs__odd"}'],
@@ -627,7 +627,7 @@ describe('other requests', () => {
     ['modern', 'web', -32021, -32021],
     ['modern', 'fs', -32042, -32603],
     ['legacy', 'web', -32022, -32603],
-  ] as const)('a %s client reads at %s, which answers %i: it gets %i', async (era, server, code, told) => {
+  ] as const)('a %s client that reads at %s, which answers %i, gets %i', async (era, server, code, told) => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onRequest = () => ({ error: `{"code":${code},"message":"m","data":{"n":1.0}}` });
     const uri = server === 'fs' ? 'file:///a' : 'web://home';

@@ -36,7 +36,7 @@ function drive(folder: string, id: string, target: number, how: Drive = {}): Pro
   );
 }
 
-test('AC-A12 processes with many callers share one grant: one refresh for each generation, no call fails, no family is revoked', async () => {
+test('AC-A12 processes with many callers share one grant: each token is refreshed once, no call fails, and no family is revoked', async () => {
   const [processes, callers, generations] = [countFor(6, 8), countFor(8, 64), countFor(20, 200)];
   const { as, rig, row } = await loggedIn();
   as.site.fail('token', faults.slow(5));

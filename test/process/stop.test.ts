@@ -32,7 +32,7 @@ describe.each(profiles)('S7 ordered stop under profile %s:', (sandbox) => {
     await channel.close();
     const { stop } = channel.describe();
     expect(stop).toMatchObject({ left: 0, escaped: 0 });
-    // Inside the sandbox the grandchild goes with its namespace: mostly before it could be asked to, on a busy machine after.
+    // In the sandbox the grandchild ends with its namespace: mostly before SIGTERM is sent, on a busy machine after it.
     const rungs = sandbox === 'standard' && flags.includes('plain') ? ['eof', 'term'] : [rung];
     expect(rungs).toContain(stop?.rung);
     expect(carriers(bench.keeper.instanceId)).toEqual([]);

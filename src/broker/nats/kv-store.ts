@@ -247,7 +247,7 @@ export class KvStore {
     return this.writes.remove(streamOf(bucket), seq);
   }
 
-  /** A message that is not there is removed. */
+  /** A message that does not exist counts as removed. */
   async remove(stream: string, seq: number): Promise<void> {
     await this.jsm.streams.deleteMessage(stream, seq, false).catch(unlessMissing);
   }

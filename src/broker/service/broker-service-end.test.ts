@@ -29,7 +29,7 @@ test('questions of one worker are answered one after the other: replies that are
 });
 
 describe('a worker that is revoked', () => {
-  test('AC-BR12 has its waiting calls removed and its running ones cancelled, and hears nothing more', async () => {
+  test('AC-BR12 has its waiting calls removed and its running ones cancelled, and is sent nothing more', async () => {
     const rig = new ServiceRig(three, { runningPerWorker: 1 });
     rig.host.onCall = ({ options }) =>
       new Promise((_resolve, reject) => {

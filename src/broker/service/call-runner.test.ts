@@ -144,7 +144,7 @@ describe('what changes between the receipt and the begin', () => {
 });
 
 describe('a second sending', () => {
-  test('joins the first: both hear the outcome of one execution', async () => {
+  test('joins the first: both get the outcome of one execution', async () => {
     const rig = new RunnerRig();
     const first = rig.send('k1', {}, 's1');
     const before = rig.send('k1', {}, 's2');

@@ -66,7 +66,7 @@ test('D-44 two workers whose sessions have the same id are both told', async () 
   expect(workers.map((worker) => worker.revisions().length)).toEqual([1, 1]);
 });
 
-test('D-48 a worker that connects hears which manifest is current', async () => {
+test('D-48 a worker that connects is told which manifest is current', async () => {
   const rig = new ServiceRig({ docs: { tools: ['search'] } });
   const worker = rig.worker();
   rig.service.connected(worker);

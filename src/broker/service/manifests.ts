@@ -59,7 +59,7 @@ export class Manifests {
   readonly #byRole = new Map<string | undefined, RoleManifest>();
   /** Revisions of servers and rules from which `#byRole` was made. */
   #signature = '';
-  /** The part of the servers is made only after a change: every call asks for a manifest several times. */
+  /** The tools of the servers are collected only after a change, because every call asks for a manifest several times. */
   #rules = '';
   #isStale = true;
   #cancelLook: Cancel | undefined;
@@ -73,7 +73,7 @@ export class Manifests {
     this.#stopListening = options.host.onKnownChanged(() => this.changed());
   }
 
-  /** Throws what the host throws. */
+  /** Throws if the host does, with its error. */
   of(role: string | undefined): RoleManifest {
     this.#refresh();
     const kept = this.#byRole.get(role);

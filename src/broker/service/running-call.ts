@@ -190,7 +190,7 @@ export class RunningCall {
     return undefined;
   }
 
-  /** Goes on from a row, until the call is over or has another owner. */
+  /** Continues from a row, until the call is over or has another owner. */
   async #continue(found: CallRow, busy?: HostError): Promise<void> {
     const { task } = this;
     const { log } = this.ports;
@@ -258,7 +258,7 @@ export class RunningCall {
       const row = await log.finish(this.task.id, log.owner, outcome);
       this.#reply(row?.reply);
     } catch (error) {
-      // The caller can hear the outcome now. A later sending of the key finds it uncertain.
+      // The caller gets the outcome now. For a later sending of the key it is uncertain.
       onProblem(error);
       this.#reply(outcome.reply);
     }

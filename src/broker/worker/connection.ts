@@ -18,7 +18,7 @@ export interface WorkerConnection {
   /** Name of this worker; its role, where the host tells it. */
   readonly worker: string;
   readonly role: string | undefined;
-  /** Id of the store at the other end, as last heard. */
+  /** Id of the store at the other end, as the host last told it. */
   readonly storeId: string;
   /** Resolves with the reason when the connection has ended; undefined if it was closed from this side. */
   readonly closed: Promise<HostError | undefined>;

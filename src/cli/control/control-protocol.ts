@@ -1,5 +1,5 @@
 /**
- * The protocol of the control socket: one JSON object a line. The answer to a request `{id, op, ...}` is any number of
+ * The protocol of the control socket: one JSON object per line. The answer to a request `{id, op, ...}` is any number of
  * `{id, event}` and then one `{id, result}` or `{id, error}`. Closing the connection ends its requests.
  */
 import type { Socket } from 'node:net';
@@ -31,9 +31,9 @@ export interface RunningFacts {
   readonly idleExitMs?: number | undefined;
   /** The version of a client that is newer than this Hostler. */
   readonly upgradePending?: string;
-  /** Sentences that name variables of clients that differ. `notes` has them too. */
+  /** Sentences that name environment variables in which clients differ. `notes` has them too. */
   readonly environment?: readonly string[];
-  /** Problems of the configuration outside of `mcpServers`, variables of clients that differ, and a pending upgrade. */
+  /** Problems of the configuration outside of `mcpServers`, the sentences of `environment`, and a pending upgrade. */
   readonly notes?: readonly string[];
 }
 

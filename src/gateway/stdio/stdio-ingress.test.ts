@@ -314,7 +314,7 @@ describe('asking the client', () => {
     expect(await asked).toMatchObject({ kind: 'result' });
   });
 
-  test('a deadline, a signal and the end of the request withdraw it', async () => {
+  test('a deadline, a signal and the end of the request each withdraw the question', async () => {
     const { written, ask, clock, exchange } = await asking();
     const abort = new AbortController();
     const asks = [ask(500), ask(9_000, abort.signal), ask(9_000)].map((asked) => asked?.catch(({ code }) => code));
@@ -333,7 +333,7 @@ describe('asking the client', () => {
     await expect(ask()).rejects.toMatchObject({ code: 'cancelled' });
   });
 
-  test('the end of the pipe is the end of every ask', async () => {
+  test('the end of the pipe ends every question to the client', async () => {
     const { ask, pipe, clock } = await asking();
     const asked = ask()?.catch(({ code }) => code);
     await pipe.close();

@@ -80,7 +80,7 @@ describe('a page', () => {
     expect(page().toString()).toBe(`{"tools":[${tools[0]?.replace('"a"', '"s__a"')}]}`);
   });
 
-  test('leaves out items that cannot be called: items without a name or with two, and the second item with one name', () => {
+  test('leaves out items that cannot be called: items without a name or with two names, and a second item with the same name', () => {
     const { page } = make({ s: { tools: ['{"x":1}', '{"name":"a","name":"b"}', 'c', '{"name":"c","second":true}'] } });
     expect(page().toString()).toBe('{"tools":[{"name":"s__c"}]}');
   });

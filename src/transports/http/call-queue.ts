@@ -16,7 +16,7 @@ export class CallQueue<Call extends { giveUp(): void }> {
   readonly #slots: ConnectionSlots;
   readonly #dispatch: (call: Call) => void;
   readonly #waiting = new Set<Call>();
-  /** Answered calls whose stream the server has not closed. The lane closes these first when a connection is needed. */
+  /** Answered calls whose stream the server has not closed. These are closed first when a connection is needed. */
   readonly #lingering = new Set<Call>();
   #holds = 0;
 
@@ -50,7 +50,7 @@ export class CallQueue<Call extends { giveUp(): void }> {
     this.#slots.release();
   }
 
-  /** Pauses the queue until the returned function is called, which every path must do. Further calls do nothing. */
+  /** Pauses the queue until the returned function is called. Every code path must call it; a second call does nothing. */
   hold(): () => void {
     let isHeld = true;
     this.#holds++;
@@ -256,7 +256,7 @@ interface PostOwner {
 
 /**
  * One message whose POST is answered by a status alone. The body is read up to `bodyBytesMax`; an event stream is closed.
- * The owner gets at most one of `refused` and `failed`, and neither after the message was accepted or given up.
+ * The `PostOwner` gets at most one of `refused` and `failed`, and neither after the message was accepted or given up.
  */
 export class OneWayPost extends PostedFrame implements ExchangeSink {
   readonly #owner: PostOwner;
