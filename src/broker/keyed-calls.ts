@@ -92,7 +92,7 @@ async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: Call
       if (isOver || signal?.aborted) throw cancelledUncertain();
     }
   };
-  /** Is only ever rejected. */
+  /** Never resolves. Rejects when this caller gives up. */
   const givenUp = deferred();
   const onAbort = () => {
     // If this was the last caller, the call is cancelled, and this caller gets its outcome.

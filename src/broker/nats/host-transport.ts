@@ -72,7 +72,7 @@ export class HostTransport implements WorkerTransport {
   readonly #stopListening: () => void;
   #stopTick: Cancel | undefined;
   #tickedAt: readonly [number, number] = [0, 0];
-  /** Until the intake has a new connection. */
+  /** True until the intake has a new connection. */
   #isStale = false;
   #heldBytes = 0;
   /** The signed sequence is added when receipts are sent. */
@@ -259,7 +259,7 @@ export class HostTransport implements WorkerTransport {
 type Subscription = ReturnType<NatsConnection['subscribe']>;
 type Said<Op> = Extract<WorkerMessage, { op: Op }>;
 
-/** What an answer to this message names. */
+/** The key or id by which an answer names this message. */
 const keyOf = (message: WorkerMessage): string =>
   'key' in message ? message.key : 'id' in message ? message.id : 'unknown';
 

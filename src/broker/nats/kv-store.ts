@@ -276,7 +276,7 @@ export class KvStore {
     await this.jsm.streams.purge(bodiesStream, { filter: bodySubject(key) }).catch(unlessMissing);
   }
 
-  /** Keys of rows below these tokens. */
+  /** Keys of the rows whose keys begin with these tokens. */
   async keysBelow(bucket: Bucket, filter: string): Promise<string[]> {
     await this.id.checking;
     const prefix = subjectOf(bucket, '');

@@ -17,7 +17,7 @@ export interface StoreIdOptions {
   readonly clock: Clock;
   readonly row: {
     read(): Promise<{ readonly value: Buffer; readonly seq: number } | undefined>;
-    /** Undefined: another host was faster. */
+    /** Resolves with undefined if another host was faster. */
     write(value: string, previousSeq: number): Promise<number | undefined>;
   };
   /** Makes the stream of this bucket if it is missing. */
@@ -39,7 +39,7 @@ export class StoreId {
   #id = '';
   /** Known to hosts only, and new with each id: a worker cannot invent a token, and a token of another store id is not valid. */
   #secret = '';
-  /** The row. */
+  /** The text of the row. */
   #value = '';
   /** Highest sequences that this host, another host or a worker has seen. */
   readonly #seen: Record<Bucket, number> = { [callsBucket]: 0, [keysBucket]: 0 };

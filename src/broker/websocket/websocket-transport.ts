@@ -44,7 +44,7 @@ export async function openWebSocketTransport(options: WebSocketTransportOptions)
 
 class Transport implements WebSocketTransport {
   readonly #options: WebSocketTransportOptions;
-  /** Every socket after its upgrade. */
+  /** All sockets after their upgrade, admitted or not. */
   readonly #all = new Set<HostConnection>();
   /** Admitted connections by session. */
   readonly #current = new Map<string, HostConnection>();

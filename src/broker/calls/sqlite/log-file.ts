@@ -69,7 +69,7 @@ export function lockFolder(folder: string, startedAt: string): () => void {
     throw sqliteCode(error).startsWith('SQLITE_BUSY') ? inUse(pidIn(holderFile)) : error;
   }
   try {
-    // For error messages and people.
+    // The content is for error messages and people.
     writeFileSync(holderFile, `${JSON.stringify({ pid: process.pid, startedAt })}\n`, { mode: 0o600 });
   } catch {
     // The disk may be full; the lock does not need it.
