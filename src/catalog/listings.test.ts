@@ -116,7 +116,7 @@ test('an unchanged listing causes no change, notification or write', async () =>
   known.save(managed);
   expect([told.length, saved.length, revision()]).toEqual([1, 2, before]);
   expect([...(saved[1]?.lists.keys() ?? [])]).toEqual(['tools/list', 'prompts/list']);
-  // A run that offers less than the one before.
+  // The next run of the server offers fewer lists than the previous one.
   known.learnFacts(managed, facts, []);
   expect([...(known.known('a')?.lists.keys() ?? [])]).toEqual(['tools/list']);
   expect(revision()).toBeGreaterThan(before);
@@ -127,7 +127,7 @@ test('a listing that could not be written is written when the tools are listed a
   failures.push({ error: 'no room' }, 'pins');
   learn(item('t'));
   expect([saved.length, problems]).toEqual([0, ['no room']]);
-  // Its pins could not be written, which the code that tried has reported.
+  // The pins of the listing could not be written; the code that tried has reported that.
   learn(item('t'));
   expect([saved.length, problems.length]).toEqual([0, 1]);
   learn(item('t'));

@@ -34,7 +34,7 @@ test('the key is read from the named file, otherwise from the environment', () =
 test.each([
   ['no broker', [], {}, 2, '--broker is missing'],
   ['no key', broker, {}, 2, '--key-file is missing'],
-  ['a key file that is not there', [...broker, '--key-file', '/nowhere/key'], {}, 1, 'cannot be read (ENOENT)'],
+  ['a key file that does not exist', [...broker, '--key-file', '/nowhere/key'], {}, 1, 'cannot be read (ENOENT)'],
   ['an empty key file', [...broker, '--key-file', fileWith(' \n')], {}, 1, 'is empty'],
   ['a key file with more than a key', [...broker, '--key-file', fileWith('two words')], {}, 1, 'more than one word'],
   ['a key file that others can read', [...broker, '--key-file', fileWith('of-everybody', 0o640)], {}, 1, 'by others'],

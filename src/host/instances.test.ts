@@ -133,7 +133,7 @@ test.each([
   [true, 'reconnecting', true],
   [false, 'server_stopped', false],
 ])(
-  'E4 a call that waits while its server is replaced (%s) or removed hears %s',
+  'E4 a call that waits while its server is replaced (%s) or removed gets %s',
   async (isReplaced, code, retryable) => {
     const { server, instances, base, use } = setUp();
     server.next = () => ({ afterMs: 1_000 });

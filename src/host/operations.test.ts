@@ -136,7 +136,7 @@ describe('a relayed call', () => {
     return world;
   };
 
-  test('forwards its metadata and handlers; a plain call has none', async () => {
+  test('forwards its metadata and handlers; a call without options has none', async () => {
     const { asked, caller } = setUp();
     const onServerNotification = () => {};
     const words = { meta: '"a":1', members: '"b":2', capabilities: '{}' };

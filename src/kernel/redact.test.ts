@@ -52,7 +52,7 @@ describe('X15 secrets do not survive', () => {
     expect(redact(`log ${label(filler)} end`)).not.toContain(filler);
   });
 
-  test('a private key that was cut off goes to its end', () => {
+  test('a private key that was cut off is redacted up to the end of the text', () => {
     expect(redact(`x -----BEGIN PRIVATE KEY-----\n${filler}`)).toBe('x [REDACTED]');
   });
 
@@ -71,7 +71,7 @@ describe('X15 secrets do not survive', () => {
     for (const form of forms) expect(known(form)).not.toContain('horse');
   });
 
-  test('a long secret that contains a short one goes as a whole', () => {
+  test('a long secret that contains a short one is redacted as a whole', () => {
     expect(createRedactor(['abcdef', 'abcdef-ghijkl']).redact('<abcdef-ghijkl>')).toBe('<[REDACTED]>');
   });
 });
@@ -102,7 +102,7 @@ test('a forgotten value is ordinary text, and the other values are still known',
   expect(redact('first-value second-value third-value')).toBe('first-value [REDACTED] [REDACTED]');
 });
 
-test('X15 a value with several owners is known until the last one forgets it', () => {
+test('X15 a value that several objects have added is known until the last of them forgets it', () => {
   const { redact, know, forget } = createRedactor();
   const [one, two] = [{}, {}];
   know('shared-value', one);
@@ -116,7 +116,7 @@ test('X15 a value with several owners is known until the last one forgets it', (
   expect(redact('shared-value')).toBe('shared-value');
 });
 
-test('X15 a value of the configuration is not forgotten with its owners, and one with very many owners never', () => {
+test('X15 a value of the configuration is never forgotten, nor is a value that very many objects have added', () => {
   const { redact, know, forget } = createRedactor(['of-the-config']);
   const owners = Array.from({ length: 1_000 }, () => ({}));
   for (const owner of owners) {

@@ -202,7 +202,7 @@ describe('D-22 equal calls at the same time', () => {
   });
 
   test.each([
-    ['a plain tool', { isReadOnly: false, isIdempotent: false, isTrusted: true }],
+    ['a tool that is neither read-only nor idempotent', { isReadOnly: false, isIdempotent: false, isTrusted: true }],
     ['an idempotent tool', { isReadOnly: false, isIdempotent: true, isTrusted: true }],
     ['a tool without trusted annotations', { isReadOnly: true, isIdempotent: true, isTrusted: false }],
   ])('of %s are all sent', async (_name, traits) => {

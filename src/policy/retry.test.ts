@@ -126,7 +126,7 @@ test('a call that was queued when a broken message ended the connection is sent 
 
 describe('the error for the caller', () => {
   test.each(['transport', 'timeout', 'connect_failed', 'protocol_error'] as const)(
-    'D-04 %s of a plain tool that may have run is outcome_uncertain and keeps what is known',
+    'D-04 %s of a tool that must not run twice and may have run is outcome_uncertain and keeps what is known',
     (code) => {
       const error = new HostError(code, "server 'x': gone", {
         server: 'x',

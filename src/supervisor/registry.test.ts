@@ -82,7 +82,7 @@ describe('registrations', () => {
     expect(registry.get('x').spec).toEqual({ command: 'd' });
   });
 
-  test('more servers than the registry may hold are refused by name', () => {
+  test('servers beyond the limit of the registry are refused, and the errors name them', () => {
     const clock = new FakeClock();
     const registry = new Registry<Spec>({ clock, onIdle: () => {}, serversMax: 1 });
     const one = { spec: { command: 'c' }, isLazy: false, keepAliveMs: 0, card: undefined };

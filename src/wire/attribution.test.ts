@@ -368,7 +368,7 @@ describe('while a question is open', () => {
     clock.advance(1);
     elicit(undefined, 'q3');
     expect(whom()).toEqual(['ann', 'bob']);
-    // Both calls wait now, and a third question may belong to either.
+    // Both calls wait now, and a third question may belong to either of them.
     clock.advance(minute / 2);
     elicit(undefined, 'q4');
     call('cid');
@@ -504,7 +504,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([whom(), told]).toEqual([['ann'], ['ann notifications/message']]);
   });
 
-  test('E3 a log line after the call of another client ended reaches no client, and operators hear of it', () => {
+  test('E3 a log line after the call of another client ended reaches no client, and is reported to operators', () => {
     const { clock, as, note, reply, told, peer, noticed } = twoClients();
     reply(as('ann'));
     note('notifications/message');

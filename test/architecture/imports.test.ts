@@ -111,7 +111,7 @@ describe('the checker', () => {
     expect(cycleErrors({ ...files, 'src/wire/c.ts': '' })).toEqual([]);
   });
 
-  test('refuses a file that is not there', () => {
+  test('refuses a file that does not exist', () => {
     expect(danglingErrors({ 'src/wire/a.ts': `import './b.js'` })).toEqual([
       'src/wire/a.ts imports ./b.js: there is no such file',
     ]);

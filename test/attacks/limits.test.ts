@@ -17,9 +17,9 @@ const keptMiBMax = 32;
 const firstGrewMiBMax = 96;
 const grewMiBMax = 64;
 const grewMiBMaxOf = (what: string): number => (what.startsWith('a body of') ? grewMiBMax : keptMiBMax);
-/** In addition to the 64 MiB that may wait. */
+/** Allowed growth of memory in addition to the 64 MiB that may wait. */
 const waitingGrewMiBMax = 64;
-/** Of a thousand sessions, as the runtime reports it. */
+/** Memory of a thousand sessions, as the runtime reports it. */
 const sessionsMiBMax = 8;
 const gateway = new WatchedGateway();
 beforeAll(() => gateway.start());

@@ -14,7 +14,7 @@ const heapFlags = `
   const { getHeapSpaceStatistics } = await import('node:v8');
   const newSpaceMiB = () =>
     getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space').space_size / 2 ** 20;
-  /** Of its objects, 20,000 are alive at any time. */
+  /** Makes objects, of which 20,000 are alive at any time. */
   async function load() {
     const kept = [];
     for (let i = 0; i < 400_000; i++) {

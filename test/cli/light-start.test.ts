@@ -1,4 +1,4 @@
-/** What `hostler up` does not load before it serves, and the compile cache that makes the next start fast. */
+/** `hostler up` loads few modules before it serves, and the compile cache makes the next start fast. */
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
 import path from 'node:path';

@@ -17,7 +17,7 @@ beforeAll(() => {
   mkdirSync(packages);
   for (const name of readdirSync(path.join(root, 'node_modules')))
     if (name !== '@nats-io') symlinkSync(path.join(root, 'node_modules', name), path.join(packages, name));
-  // One without entry points, because a folder above may have the real one.
+  // A package without entry points hides the real one, which a folder above may have.
   mkdirSync(path.join(packages, '@nats-io/transport-node'), { recursive: true });
   writeFileSync(path.join(packages, '@nats-io/transport-node/package.json'), '{"exports": {}}');
   cpSync(path.join(root, 'dist'), path.join(folder, 'dist'), { recursive: true });

@@ -34,7 +34,7 @@ test('the other servers of the file run, and no tool is listed twice', { timeout
   expect(new Set((await toolsOf()).map(({ server }) => server))).toEqual(new Set(['one']));
   expect(up.stderr.match(/is Hostler itself/g)).toHaveLength(1);
 
-  // The address is refused as soon as it is known, and a remark is not repeated.
+  // The address of Hostler itself is refused as soon as it is known, and the remark about the first entry is not repeated.
   place.configure({ mcpServers: { one: fixtureEntry(), Hostler: ownEntry(), web: { type: 'http', url } } });
   await eventually('the edit is in effect', async () => (await rows()).length === 3);
   expect((await rows()).find(({ name }) => name === 'web')?.problem?.message).toContain('is Hostler itself');

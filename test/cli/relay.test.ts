@@ -121,7 +121,7 @@ describe('R1 the host outlives the client that started it', () => {
     expect(statSync(path.join(place.dataDir, 'host.log')).mode & 0o777).toBe(0o600);
     expect(statSync(path.join(place.dataDir, 'stdio.sock')).mode & 0o777).toBe(0o600);
     expect(await echo(first, 'one')).toBe('one');
-    // As the official SDK closes: stdin, 2 s, SIGTERM.
+    // Closes as the official SDK does: it ends stdin, waits for 2 s, and sends SIGTERM.
     await close(first);
     expect(await echo(second, 'still here')).toBe('still here');
     expect((await status()).pid).toBe(pid);
@@ -206,11 +206,11 @@ describe('R2 a lost host', () => {
     expect([...new Set(outcomes)].sort()).toEqual(['ok', 'outcome_uncertain']);
     expect(outcomes.length).toBe(30);
     expect((await status()).pid).not.toBe(before);
-    // The session of the client was repeated to the new host: it goes on without a new initialize.
+    // The relay has opened the session again at the new host: the client continues without a new initialize.
     expect(JSON.stringify(await client.request('tools/list'))).toContain('one__note');
   });
 
-  test('a request after `restart` starts the next host, and the session goes on', async () => {
+  test('a request after `restart` starts the next host, and the session continues', async () => {
     const ledger = withLedger();
     const [client, modern] = [await sdk1(), await sdk2()];
     const { pid } = await status();
@@ -240,7 +240,7 @@ describe('R2 a lost host', () => {
 });
 
 describe('R3 one host for one configuration and one environment', () => {
-  test('another configuration with the same data directory is refused by name, with exit code 2', async () => {
+  test('another configuration with the same data directory is refused with both paths and exit code 2', async () => {
     place.configure({ idleExit });
     await sdk1();
     const other = path.join(place.folder, 'other.json');

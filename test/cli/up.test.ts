@@ -18,7 +18,7 @@ afterEach(() => place.remove());
 
 const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } };
 
-/** Of a client over stdio. */
+/** Sends a request over stdin, as a client does, and returns the answer. */
 async function ask(running: Running, id: number, method: string, params: object = {}) {
   running.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
   const line = await eventually(`the answer ${id}`, () => {

@@ -46,7 +46,7 @@ afterAll(() => place.remove());
 test('there is a chapter and an example for every command', () => {
   for (const name of Object.keys(commands)) {
     expect([name, new RegExp(`^## .*\\b${name}\\b`, 'm').test(page)]).toEqual([name, true]);
-    // `up` goes on until it is stopped.
+    // `up` runs until it is stopped.
     if (name !== 'up') expect([name, examples.some(({ words }) => words.startsWith(name))]).toEqual([name, true]);
   }
 });

@@ -5,7 +5,7 @@ use strict;
 use warnings;
 $| = 1;
 
-# All of it: what a full pipe does not take at once is written on.
+# Writes the whole answer: if the pipe is full, the rest is written later.
 sub answer {
   my ($id, $body) = @_;
   my $text = qq({"jsonrpc":"2.0","id":$id,$body}\n);

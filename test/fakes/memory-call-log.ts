@@ -17,7 +17,7 @@ interface MemoryRow extends CallRow {
   readonly id: CallId;
   readonly isCallersKey: boolean;
   readonly expiresAtMs: number;
-  /** Its worker was revoked. */
+  /** The worker of the row was revoked. */
   readonly isPurged: boolean;
 }
 

@@ -23,7 +23,7 @@ interface Row {
 type Tools = readonly string[] | ((session: WorkerSession) => readonly string[]);
 
 export class ScriptedService implements ServiceHandlers {
-  /** `server/tool`, each. */
+  /** Tools as `server/tool`. */
   #tools: Tools;
   #version = 1;
   readonly rows = new Map<string, Row>();

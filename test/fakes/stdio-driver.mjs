@@ -116,7 +116,7 @@ if (what === 'one') {
   process.kill(pids.stopped, 'SIGSTOP');
   let { watchPid } = children;
   process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid })}\n`);
-  // In a later turn, when a new watch has got its list.
+  // Reported in a later turn, when a new watch has received its list.
   setInterval(() => {
     if (children.watchPid === watchPid || children.watchPid === undefined) return;
     watchPid = children.watchPid;

@@ -1,6 +1,6 @@
 /**
- * F2: whatever a server answers, no call ever gets an answer that was not written for it. One that nests too deep to be read ends
- * its own call, and no other.
+ * F2: whatever a server answers, no call ever gets an answer that was not written for that call. An answer that is nested too deeply
+ * to be read ends its own call, and no other.
  */
 import { expect, test } from 'vitest';
 import type { HostError } from '../../src/kernel/errors.js';
@@ -14,7 +14,7 @@ const answersTotal = countFor(200_000, 1_000_000);
 
 const deep = '['.repeat(200) + ']'.repeat(200);
 
-/** A frame that is an answer to `id`, or only looks like one. `for` in the payload says whose it really is; -1 is nobody's. */
+/** A frame that answers `id`, or only looks like an answer. `for` in the payload is the id of the call that it belongs to; -1: none. */
 const forgeries: ReadonlyArray<(id: number) => string> = [
   (id) => `{"jsonrpc":"2.0","id":"${id}","result":{"for":-1}}`,
   (id) => `{"jsonrpc":"2.0","id":${id},"result":{"for":-1},"error":{"code":1,"message":"both"}}`,

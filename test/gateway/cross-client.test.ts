@@ -1,6 +1,6 @@
 /**
  * Sixty-four clients with the same request ids at one gateway, while connections are cut and the server is killed.
- * CALLS: calls of each client (50). SEED replays the choices; timing is the machine's.
+ * CALLS: calls of each client (50). SEED repeats the random choices, but not the timing.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -23,7 +23,7 @@ const pids = path.join(folder, 'pids');
 
 let hostler: Awaited<ReturnType<typeof startHostler>>;
 
-// For each test anew: what is held against a server that was killed often would make the next test one of waiting.
+// Each test has a new host: one whose server was killed often would make the next test wait for restarts.
 beforeEach(async () => {
   rmSync(pids, { force: true });
   const entry = { command: process.execPath, args: [server], env: { PIDS: pids }, restart: { max: 1_000 } };
@@ -34,11 +34,11 @@ afterEach(() => hostler?.stop());
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** All that were started so far. */
+/** Process ids of all servers that were started so far. */
 const started = (): number[] =>
   existsSync(pids) ? readFileSync(pids, 'utf8').split('\n').filter(Boolean).map(Number) : [];
 
-/** Kills the server that runs now, and waits for the next one: every kill meets a live one. */
+/** Kills the running server, and waits for the next one, so that every kill hits a live process. */
 async function killSome(isOver: () => boolean): Promise<number> {
   const random = seededRandom(seed + 1);
   let done = 0;
@@ -69,7 +69,7 @@ describe.each(['', 'nonce__'])('X8 with names that begin with %j', (prefix) => {
       expect(tally.lost).toBe(0);
       expect(tally.calls).toBe(clients * callsEach);
       expect(tally.answered + tally.refused + tally.cut).toBe(tally.calls);
-      // Not an empty proof: most calls were answered, and all that could go astray was there.
+      // The test proves something only if most calls were answered, and if there were kills, cuts, progress, updates and reconnects.
       expect(tally.answered).toBeGreaterThan(tally.calls / 2);
       expect(Math.min(killed, tally.cut, tally.progress, tally.updates, tally.reconnects)).toBeGreaterThan(0);
     },

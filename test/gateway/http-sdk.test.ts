@@ -34,7 +34,7 @@ function serve({ router }: Harness): void {
       const meta = exchange.params && memberText(exchange.params, '_meta');
       const token = meta && memberText(Buffer.from(meta), 'progressToken');
       exchange.notify('notifications/progress', `{"progressToken":${token},"progress":1}`);
-      // Both in one chunk, and the clients lose the first.
+      // In a later turn: if both came in one chunk, the clients would lose the first.
       setImmediate(() => done('progressed'));
     } else if (args?.includes('ask'))
       void exchange

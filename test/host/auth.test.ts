@@ -164,7 +164,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     brings(provider, second);
     expect((await failureOf(call('refused'))).code).toBe('needs_reauth');
     await eventually('it waits for a token', () => row()?.state === 'auth_required');
-    // Its own attempts: with the old token, with the renewed one, and once more because a token came while it was connecting.
+    // The attempts of the server: with the old token, with the renewed one, and once more because a token came while it was connecting.
     await eventually('it has tried', () => server.refused === 3);
     expect(provider.recoveries).toHaveLength(1);
   });

@@ -19,7 +19,7 @@ async function replacedAfterS(
     try {
       process.kill(pid, 'SIGCONT');
     } catch {
-      // It was replaced.
+      // The process was replaced.
     }
   });
   const startMs = moody.clock.nowMs();

@@ -1,6 +1,6 @@
 /**
- * One answer over stdio exceeds the size of a message, which ends the connection. The result of its call, and
- * of the other calls in flight.
+ * One answer over stdio exceeds the size of a message, which ends the connection. The tests show the
+ * result of its call, and of the other calls in flight.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -153,7 +153,7 @@ describe('a URL', () => {
     expect(await outcomeOf(opened.call('a', 'x'))).toBe('ok');
   });
 
-  /** Not ready yet, and tried again like after any other failure. */
+  /** The server is not ready yet, and is tried again as after any other failure. */
   async function isTriedOn(): Promise<void> {
     await eventually('it waits for the next start', () => row().state === 'backing_off');
     const { run } = row();

@@ -16,7 +16,7 @@ async function opened() {
   return { listed, config, host };
 }
 
-test('a stopped server is in no list from the same tick on, and its calls are refused by name', async () => {
+test('a stopped server is in no list from the same tick on, and calls to it are refused', async () => {
   const { listed, host } = await opened();
   const before = host.known('a')?.revision;
   const stopping = host.stop('a');

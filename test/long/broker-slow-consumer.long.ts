@@ -1,6 +1,6 @@
 /**
- * B8 among many: one worker of a thousand and one stops reading its replies. The others are compared with those of a second host at the same
- * time, where that worker goes on reading.
+ * B8 among many: of a thousand and one workers, one stops reading its replies. The others are compared with the workers of a second
+ * host at the same time, where that worker continues to read.
  */
 import { expect, test } from 'vitest';
 import { runInNamespace } from '../reliability/in-namespace.js';

@@ -1,6 +1,6 @@
 /**
- * Test files of the short tier that have no lane of their own, at full count and with strict limits of time. For a machine that
- * does nothing else meanwhile.
+ * Test files of the short tier that have no lane of their own, at full count and with strict limits of time. Run
+ * it on a machine that does nothing else.
  */
 import { describe } from 'vitest';
 
@@ -31,7 +31,7 @@ const files = {
   'process/survival': () => import('../process/survival.test.js'),
 };
 
-// A suite each, so that the hooks of one file are not run for the tests of another.
+// Each file is a suite of its own, so that the hooks of one file are not run for the tests of another.
 for (const [name, load] of Object.entries(files))
   describe(name, async () => {
     await load();

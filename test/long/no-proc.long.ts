@@ -20,8 +20,8 @@ test('E19 the tests of src/transports and test/process pass without /proc', asyn
   try {
     const script = path.join(root, 'test', 'fakes', 'no-proc.sh');
     const vitest = path.join(root, 'node_modules', 'vitest', 'vitest.mjs');
-    // Without /proc Node knows itself only by the path it was started with. The limits of time are those of `npm test`: here a
-    // look at the process table costs a program.
+    // Without /proc Node knows its own path only if it is started with that path. The limits of time are those of `npm test`, because
+    // each look at the process table starts a program.
     // The sandbox needs Linux with /proc, so its tests stay out.
     const tests = ['src/transports', 'test/process', '--exclude', '**/sandbox.test.ts', '--exclude', '**/sandbox/**'];
     const args = ['--mount', 'sh', script, folder, process.execPath, vitest, 'run', ...tests];

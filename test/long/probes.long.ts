@@ -66,10 +66,10 @@ test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} ro
       breaker.failed(trial, nowMs, 'timeout');
     } else if (end === 'nothing said') {
       breaker.released(trial);
-      // Its place is free again at once: the next crowd comes for it.
+      // The place of the trial is free again at once, for a call of the next round.
       expect(breaker.circuit(nowMs)).toBe('half_open');
     } else {
-      // It delays the others for a while, and the breaker does not end it: two more are admitted, and fail.
+      // The silent trial delays the others for a while, and the breaker does not end it: two more are admitted, and fail.
       const moreAtMs = breaker.opensAgainAtMs(nowMs) as number;
       expect(breaker.admit(moreAtMs - 1).admitted).toBe(false);
       nowMs = moreAtMs;

@@ -1,7 +1,6 @@
 /**
- * F5 at full count: 1,000 sockets that send a byte every ten seconds, for two minutes, at a `hostler up` of its own; whoever is
- * closed comes back. Beside them honest callers, before and meanwhile. Once where clients call over HTTP, once where workers
- * call through the broker.
+ * F5 at full count: 1,000 sockets send a byte every ten seconds for two minutes to a `hostler up` of their own, and connect again when
+ * they are closed. Honest callers call before and meanwhile: in one test over HTTP, in the other as workers through the broker.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -100,7 +99,7 @@ class SlowClients {
 }
 
 async function endure(name: string, attack: Attack): Promise<void> {
-  // Without slow clients, until the memory has stopped growing.
+  // First without slow clients, until the memory has stopped growing.
   await honest(attack, 40_000);
   const before = await honest(attack, 20_000);
   const rssMiB = Math.max(before.maxMiB, residentMiB(attack.pid));
@@ -120,7 +119,7 @@ async function endure(name: string, attack: Attack): Promise<void> {
   };
   console.log('F5', name, JSON.stringify(figures));
   for (const { sockets, limitMs, closed, minMs, maxMs } of held) {
-    // Each returned as often as its limit allows within the time, and none sooner.
+    // Each socket was closed and connected again as often as its limit allows, and none was closed earlier.
     expect(closed).toBeGreaterThanOrEqual(sockets * Math.floor(lastsMs / (limitMs + lateMsMax)));
     expect(minMs).toBeGreaterThanOrEqual(limitMs - 100);
     expect(maxMs).toBeLessThanOrEqual(limitMs + lateMsMax);

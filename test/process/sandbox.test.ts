@@ -218,7 +218,7 @@ describe('E7 a server in the sandbox', () => {
 
   test('writes to its own folders and declared paths, and nowhere else', () => {
     const own = ['/dev', '/dev/shm', '/run', '/sandbox/home', '/tmp', '/var/tmp', at('writable')];
-    // In a clone below /tmp, the folders that lead to what is mounted are part of the server's own, empty /tmp.
+    // If the project is below /tmp, the folders on the path to mounted folders belong to the server's own, empty /tmp.
     const isLeading = (file: string) =>
       file.startsWith('/tmp/') && file !== at('writable') && [...seen.seen].some((each) => each.startsWith(`${file}/`));
     expect([...seen.writable].filter((file) => !isLeading(file)).sort()).toEqual(own.sort());

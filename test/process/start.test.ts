@@ -24,8 +24,8 @@ test.runIf(hasProc).each(profiles)('P8 fd hygiene: a child under profile %s sees
     ],
   });
   await until(() => talk.messages.length > 0, 'the child has answered');
-  // What the test runner itself was given goes along, in a sandbox as /dev/null; the driver in survival.test.ts shows the
-  // rule without it.
+  // The child also has the descriptors that the test runner was given, in a sandbox as /dev/null. The driver in survival.test.ts
+  // shows the rule without them.
   const given = inheritedDescriptors().map((descriptor) => ` ${descriptor}`);
   expect(talk.messages).toEqual([`{"fds":"0 1 2${given.join('')}"}`]);
 });

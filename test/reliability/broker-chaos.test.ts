@@ -16,7 +16,7 @@ interface Figures {
   readonly denied: number;
   /** The longest time between the deadline and the end of a call. */
   readonly lateMsMax: number;
-  /** One for each server of each host, some time after the last kill. */
+  /** The status row of each server of each host, some time after the last kill. */
   readonly rows: readonly { readonly state: string; readonly nextProbeInMs?: number }[];
 }
 

@@ -1,13 +1,13 @@
 /**
- * The cable between workers and their host, or between nats-server and both, is cut: both ways, one way, on and off, with and without a reset.
- * Runs and promises are counted from outside.
+ * The cable between workers and their host, or between nats-server and both, is cut: both ways, one way, on and off, with and without a
+ * reset. The runs and the answers to callers are counted outside of Hostler.
  */
 import { expect, test } from 'vitest';
 import { isLongTier, timeLimitMs } from '../tier.js';
 import { runInNamespace } from './in-namespace.js';
 
 const partitions = Number(process.env.PARTITIONS ?? 5);
-/** One more that both ends give up over, in the lane. */
+/** Length of one more partition, after which both ends give the connection up; only in the lane. */
 const longSeconds = Number(process.env.LONG_SECONDS ?? 0);
 
 /** The far side of the cable. */
@@ -21,12 +21,12 @@ interface Figures {
   readonly lateMsMax: number;
   readonly patient: readonly string[];
   readonly done: Readonly<Record<string, number>>;
-  /** What the processes said that had a problem. */
+  /** Output of the processes that had a problem. */
   readonly errors: readonly string[];
 }
 
 test.each(places)(
-  `B7 ${partitions} partitions from %s: no outcome lost, nothing run twice, and it goes on by itself`,
+  `B7 ${partitions} partitions from %s: no outcome is lost, no call runs twice, and calls succeed again without help`,
   async (place) => {
     const figures = await runInNamespace<Figures>(
       'B7',

@@ -14,9 +14,9 @@ const count = Number(process.env.PARKED ?? 250);
 const heapBytesMax = 4_096;
 
 interface Cost {
-  /** Of each server. */
+  /** Heap per server. */
   readonly heapBytes: number;
-  /** Of all of them. */
+  /** Descriptors of all servers together. */
   readonly descriptors: number;
   readonly timers: number;
 }

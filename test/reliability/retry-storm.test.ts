@@ -82,7 +82,7 @@ function setUp(failsAfterMs: number) {
       () => false,
     );
   };
-  /** One call after the other has begun, whether or not the ones before have ended; all have when it returns. */
+  /** Begins one call after the other, whether or not earlier calls have ended. Resolves when all have ended. */
   const storm = async (forMs: number) => {
     const sentBefore = session.sent;
     const calls: Promise<boolean>[] = [];

@@ -1,7 +1,7 @@
 /**
  * A whole host on a FakeClock, driven by a seed through crashes, hangs, late replies, failed starts, floods, cancellations
- * and long sleeps; then the faults end, and it is counted what callers were told and what is left.
- * `SEEDS` says how many seeds; `SEED=n` runs that one alone and prints what happened.
+ * and long sleeps; then the faults end, and the test counts what callers were told and what is left.
+ * `SEEDS` is the number of seeds; `SEED=n` runs only the seed n, and prints what happened.
  */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';

@@ -33,7 +33,7 @@ export interface Asked {
 export interface Member {
   readonly name: string;
   readonly upstream: SimulatedHttpServer | SimulatedStdioServer;
-  /** Its entry in the configuration. */
+  /** Entry of the server in the configuration. */
   readonly entry: Readonly<Record<string, unknown>>;
   readonly isOneAtATime: boolean;
   readonly isPerClient: boolean;
@@ -204,7 +204,7 @@ export class SimulatedWorld {
       if (upstream.kind === 'http') this.wrong.push(...upstream.wrong);
       const open = upstream.kind === 'http' ? upstream.port.exchanges : upstream.live;
       if (open > 0) this.wrong.push(`${name}: ${open} exchanges or processes are left after closing`);
-      // One of its client beside the shared one, which an operator starts.
+      // With isolation per client: the process of its client, and the shared process, which an operator starts.
       if (upstream.kind === 'stdio' && upstream.liveMax > (isPerClient ? 2 : 1))
         this.wrong.push(`${name} had ${upstream.liveMax} processes at a time`);
     }

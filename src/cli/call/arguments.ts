@@ -1,7 +1,7 @@
 /**
  * The arguments of `hostler call`, as written on the command line → the JSON text that is sent.
  * Not here: the schema of the tool (schema-types.ts), its signature (signature.ts).
- * Invariants: JSON is sent as written, so a 64-bit integer keeps every digit. A value of the wrong type is refused by name
+ * Invariants: JSON is sent as written, so a 64-bit integer keeps every digit. A value of the wrong type is refused with its name
  * before anything is sent.
  */
 import { HostError } from '../../kernel/errors.js';

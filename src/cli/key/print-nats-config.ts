@@ -40,7 +40,7 @@ export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<num
   if (args.has('json')) printJson({ config: out === undefined ? text : null, output: out ?? null });
   else if (out === undefined) printText(text);
   if (out !== undefined) {
-    // nats-server must never read half of it.
+    // nats-server must never read half of the file.
     writeFileSync(`${out}.new`, `${text}\n`, { mode: 0o640 });
     renameSync(`${out}.new`, out);
   }

@@ -33,7 +33,7 @@ test('R3 equal versions join; a newer one marks the host; another protocol is re
   expect([greet({ hostler: 2, version: '1.0.0' }).refused, state.newer[1]]).toEqual(['protocol', ['1.0.0', true]]);
 });
 
-test('R3 another configuration is refused by name, and a host that ends sends relays away', () => {
+test('R3 a relay with another configuration is refused with the path of this one, and a host that ends refuses all relays', () => {
   const { state, greet } = setUp();
   expect(greet({ config: '/b/hostler.json' })).toMatchObject({ refused: 'config', config: '/a/hostler.json' });
   state.isEnding = true;

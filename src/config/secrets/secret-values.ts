@@ -1,5 +1,5 @@
 /**
- * The values of late references (references.ts): reads files, runs commands, keeps values in memory.
+ * The values of `${file:...}` and `${exec:...}` (references.ts): reads files, runs commands, keeps values in memory.
  * Not here: when a server or a request needs them (session/connector.ts, session/auth/referenced-headers.ts).
  * Invariants: an error names the reference and the field, never a value. A value is known to the redactor before it is returned.
  * A reference is resolved by one operation at a time, and at most four commands run at a time.

@@ -22,7 +22,7 @@ Node.js v20.20.2
 `,
     'TypeError: API key is missing at connect (file:///srv/a.mjs:1:41)',
   ],
-  'Node, a module that is not there': [
+  'Node, a missing module': [
     `node:internal/modules/cjs/loader:1210
   throw err;
   ^
@@ -132,7 +132,7 @@ RuntimeError: cannot start
 `,
     'RuntimeError: cannot start (File "/srv/a.py", line 7, in main)',
   ],
-  'Python, a module that is not there': [
+  'Python, a missing module': [
     `Traceback (most recent call last):
   File "/srv/b.py", line 1, in <module>
     import not_there
@@ -230,7 +230,7 @@ note: run with \`RUST_BACKTRACE=1\` environment variable to display a backtrace
 `,
     "thread 'main' panicked at 'API_KEY is not set', src/main.rs:1:101",
   ],
-  'npx, a package that is not there': [
+  'npx, a missing package': [
     `npm error code E404
 npm error 404 Not Found - GET https://packages.example/no-such - Not found
 npm error 404

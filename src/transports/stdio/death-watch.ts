@@ -7,8 +7,8 @@
  * A group belongs to this Hostler while its leader has the listed start time. After the exit of the leader, a member must have
  * the run marker. A group seen empty is dropped. Without /proc a shell can read neither start times nor markers. Then every
  * listed group counts until it was seen empty.
- * A child has no pid during its spawn, so its run is announced before. The shell finds the child by the marker of that run.
- * Without /proc it cannot; then the journal records the announced run, and the next start reports it. Between the death of the
+ * A child has no pid during its spawn, so its run is recorded before the spawn. The shell finds the child by the marker of that run.
+ * Without /proc it cannot; then the recorded run stays in the journal, and the next start reports it. Between the death of the
  * shell and the start of its successor, only the journal lists the children.
  */
 import { type ChildProcess, spawn } from 'node:child_process';

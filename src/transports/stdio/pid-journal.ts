@@ -2,7 +2,7 @@
  * Records the children of a running Hostler on disk, for cleanup if Hostler and its death watch are both killed. There is one
  * file per Hostler: a header that names its owner, then one line per start and end.
  * Not here: acting on a journal (reaper.ts).
- * Invariants: a run is announced before its spawn, because Hostler may be killed before it knows the pid. The file stays small.
+ * Invariants: a run is recorded before its spawn, because Hostler may be killed before it knows the pid. The file stays small.
  * If the directory cannot be written or trusted, only the cleanup after a crash is lost; servers still start. An unreadable
  * journal is never treated as empty.
  */

@@ -240,7 +240,7 @@ describe('E19 where the process table is incomplete', () => {
   };
   const reasons = (problems: readonly HostError[]) => problems.map(({ details }) => details.reason);
 
-  test('an announced start leaves its journal and is reported by name; recorded processes are ended', async () => {
+  test('a start whose process is not found leaves its journal and is reported with its server; processes with a pid are ended', async () => {
     plant([{ header }, started(50), { starting: { run: 7, server: 'docs' } }]);
     const { table, report, problems, files } = await runIn({ prepare: withoutMarks }, { pid: 50 }, { pid: 60 });
     expect(table.signals).toEqual([[-50, 'SIGTERM']]);

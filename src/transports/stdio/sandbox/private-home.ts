@@ -62,6 +62,6 @@ export function sandboxAmbient(ambient: Environment): Environment {
   };
 }
 
-/** The sandbox shows authorities of the system only, and a variable with a file that is not there breaks TLS. */
+/** The sandbox shows authorities of the system only, and a variable that names a missing file breaks TLS. */
 const isVisible = (name: string, value = ''): boolean =>
   (name !== 'SSL_CERT_FILE' && name !== 'NODE_EXTRA_CA_CERTS') || /^\/(?:etc|usr)\//.test(value);
