@@ -1,6 +1,6 @@
 /**
- * What counts against whom: servers by their behaviour within their own time limits, tools by the list when a call is sent, callers
- * by nothing that affects others.
+ * Faults are judged separately: a server by its behaviour within its own time limits, a tool by the list when a call is sent, and
+ * nothing that a caller does affects other callers.
  */
 import { expect, test } from 'vitest';
 import type { HostCallOptions } from '../../src/host/host-interface.js';
