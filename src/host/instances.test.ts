@@ -132,18 +132,15 @@ test('E4 a call that waits for its instance is served by the next run after a re
 test.each([
   [true, 'reconnecting', true],
   [false, 'server_stopped', false],
-])(
-  'E4 a call that waits while its server is replaced (%s) or removed gets %s',
-  async (isReplaced, code, retryable) => {
-    const { server, instances, base, use } = setUp();
-    server.next = () => ({ afterMs: 1_000 });
-    const waiting = use('ann');
-    await settle();
-    void base.supervisor.dispose(isReplaced);
-    await instances.endOf('a');
-    await expect(waiting).rejects.toMatchObject({ code, retryable, details: { execution: 'not_executed' } });
-  },
-);
+])('E4 a call that waits while its server is replaced (%s) or removed gets %s', async (isReplaced, code, retryable) => {
+  const { server, instances, base, use } = setUp();
+  server.next = () => ({ afterMs: 1_000 });
+  const waiting = use('ann');
+  await settle();
+  void base.supervisor.dispose(isReplaced);
+  await instances.endOf('a');
+  await expect(waiting).rejects.toMatchObject({ code, retryable, details: { execution: 'not_executed' } });
+});
 
 test('an ended instance no longer listens for the tokens of its server', async () => {
   const { instances, use, listeners } = setUp();

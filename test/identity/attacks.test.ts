@@ -45,22 +45,25 @@ describe('an authorization server that shows the login page of another one, and 
     expect(as.tokenRequests()).toEqual([]);
   });
 
-  test.each(ways)('%s: if the operator names the issuer, its login page may be at another origin', async (_way, auth) => {
-    const { as, rig, url } = await startLoginWorld();
-    const page = await startHostile();
-    ends.push(() => page.close());
-    Object.assign(as, { cimd: true, advertisesIss: false, iss: undefined, resources: undefined });
-    if ('clientId' in auth) as.addClient({ client_id: auth.clientId });
-    // The page of this service is on a host of its own.
-    page.as.site.fail('authorize', (_run, response, { query }) => {
-      response.writeHead(302, { location: `${as.issuer}/authorize?${query}` }).end();
-    });
-    as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: `${page.as.issuer}/authorize` });
-    const person = async ({ url: shown }: { url: URL }) => logIn((await authorize(shown.href)).location?.href ?? '');
-    expect(await rig.reason({ url, auth, person })).toBe('metadata_invalid');
-    expect(await rig.reason({ url, auth, person, issuer: as.issuer })).toBeUndefined();
-    expect(await rig.reason({ url, auth: { ...auth, issuer: as.issuer }, person })).toBeUndefined();
-  });
+  test.each(ways)(
+    '%s: if the operator names the issuer, its login page may be at another origin',
+    async (_way, auth) => {
+      const { as, rig, url } = await startLoginWorld();
+      const page = await startHostile();
+      ends.push(() => page.close());
+      Object.assign(as, { cimd: true, advertisesIss: false, iss: undefined, resources: undefined });
+      if ('clientId' in auth) as.addClient({ client_id: auth.clientId });
+      // The page of this service is on a host of its own.
+      page.as.site.fail('authorize', (_run, response, { query }) => {
+        response.writeHead(302, { location: `${as.issuer}/authorize?${query}` }).end();
+      });
+      as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: `${page.as.issuer}/authorize` });
+      const person = async ({ url: shown }: { url: URL }) => logIn((await authorize(shown.href)).location?.href ?? '');
+      expect(await rig.reason({ url, auth, person })).toBe('metadata_invalid');
+      expect(await rig.reason({ url, auth, person, issuer: as.issuer })).toBeUndefined();
+      expect(await rig.reason({ url, auth: { ...auth, issuer: as.issuer }, person })).toBeUndefined();
+    },
+  );
 });
 
 test('a program that holds the IPv6 port of localhost does not receive the code', async () => {

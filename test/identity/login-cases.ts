@@ -25,7 +25,10 @@ export const loginCases: readonly LoginCase[] = [
   { name: 'era 2025-11-25: resource metadata at the well-known path', options: { era: '2025-11-25' } },
   { name: 'era 2026-07-28: with iss' },
   { name: 'resource metadata at the root', prepare: ({ rs }) => move(rs, 'prm-root', undefined) },
-  { name: 'resource metadata at an address that the challenge names', prepare: ({ rs }) => move(rs, 'prm-custom', 'prm-custom') },
+  {
+    name: 'resource metadata at an address that the challenge names',
+    prepare: ({ rs }) => move(rs, 'prm-custom', 'prm-custom'),
+  },
   { name: 'issuer with a path, RFC 8414', options: { issuerPath: '/tenant' } },
   {
     name: 'issuer with a path, OpenID metadata before the path',

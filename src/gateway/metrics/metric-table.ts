@@ -241,7 +241,12 @@ export const metricTable: readonly MetricRow[] = [
   gauge('hostler_broker_workers', [], 'Connected workers.', ofBroker('connectedWorkers')),
   gauge('hostler_broker_calls_in_flight', [], 'Calls of workers that are running.', ofBroker('running')),
   gauge('hostler_broker_queue_depth', [], 'Calls of workers that are received and not begun.', ofBroker('waiting')),
-  gauge('hostler_broker_oldest_call_seconds', [], 'Age of the oldest call that waits or runs; 0 if there is none.', oldestCall),
+  gauge(
+    'hostler_broker_oldest_call_seconds',
+    [],
+    'Age of the oldest call that waits or runs; 0 if there is none.',
+    oldestCall,
+  ),
   gauge(
     'hostler_broker_reply_bytes',
     [],

@@ -17,16 +17,19 @@ test.each([0o700, 0o755, 0o500])('an own directory with mode %o is trusted', (mo
   expect(() => requireTrusted(dir)).not.toThrow();
 });
 
-test.each([0o720, 0o702, 0o777, 0o1777])('a directory with mode %o is not trusted, because others may write to it', (mode) => {
-  chmodSync(dir, mode);
-  expect(() => requireTrusted(dir)).toThrow(
-    expect.objectContaining({
-      code: 'invalid_spec',
-      details: { reason: 'others_may_write', field: 'stateDir' },
-      hint: `remove that permission: chmod go-w ${dir}`,
-    }),
-  );
-});
+test.each([0o720, 0o702, 0o777, 0o1777])(
+  'a directory with mode %o is not trusted, because others may write to it',
+  (mode) => {
+    chmodSync(dir, mode);
+    expect(() => requireTrusted(dir)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_spec',
+        details: { reason: 'others_may_write', field: 'stateDir' },
+        hint: `remove that permission: chmod go-w ${dir}`,
+      }),
+    );
+  },
+);
 
 test('a directory of another user is not trusted', () => {
   expect(() => requireTrusted(dir, own + 1)).toThrow(
