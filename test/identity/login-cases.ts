@@ -42,7 +42,7 @@ export const loginCases: readonly LoginCase[] = [
   },
   { name: 'client metadata document', given: 'metadata document' },
   {
-    name: 'registration, because the given metadata document is not accepted',
+    name: 'registration, as the given document is not accepted',
     given: 'metadata document',
     prepare: ({ as }) => Object.assign(as, { cimd: false }),
   },
@@ -66,7 +66,7 @@ export const loginCases: readonly LoginCase[] = [
     prepare: ({ rs }) => Object.assign(rs, { challengeScope: 'read', prmScopes: ['read', 'write'] }),
   },
   {
-    name: 'challenge at the first list, after a handshake without one',
+    name: 'challenge at the first list, not at the handshake',
     prepare: ({ rs }) => Object.assign(rs, { hasOpenHandshake: true, challengeScope: 'read' }),
   },
   { name: 'scopes of the resource metadata', prepare: ({ rs }) => Object.assign(rs, { prmScopes: ['read', 'write'] }) },
