@@ -93,7 +93,7 @@ export class Bombed {
     return listed;
   }
 
-  /** A file beside those of the gateway. */
+  /** A file in the folder of the gateway. */
   get scratchFile(): string {
     return path.join(this.gateway.folder, 'kept.json');
   }

@@ -1,8 +1,8 @@
 /**
  * X19 with the gateway in a separate process, whose memory is only its own: it keeps at most 32 MiB.
  *
- * Resident memory that was freed may stay with the allocator, once: what is kept each time shows in a second try as well. Of
- * bodies that wait, which are gathered in buffers that double, what is in use is judged, and resident memory only as a whole.
+ * The allocator may keep freed memory once. So an attack above the limit is repeated: memory that the gateway itself keeps grows each
+ * time. Bodies that wait are gathered in buffers that double: for them the memory in use is judged, and resident memory only as a whole.
  */
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * X6: nothing that a client shows to be let in, nor any other header of its, goes further than the gateway. Every call carries
- * texts found nowhere else, and every byte that the servers receive, and all that hostler says of itself, is searched for them.
+ * X6: no credential and no other header of a client reaches a server. Every call carries texts that exist nowhere else, and every byte
+ * that the servers receive, and all output of Hostler, is searched for them.
  */
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';

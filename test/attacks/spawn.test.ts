@@ -1,7 +1,7 @@
 /**
- * X2: nobody starts a program over the network. Every route and every message, known and invented, with bodies that hold the
- * configuration of a server in every place there is, for holders of every kind of key and of none.
- * Checked by the command itself, which would create a file, and by the starts that hostler reports.
+ * X2: no request over the network starts a program. The test sends every route and every message, known and invented, with the
+ * configuration of a server in every part of the body, with every kind of key and without a key.
+ * A start would show in two ways: the command would create a file, and Hostler would report a start.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';

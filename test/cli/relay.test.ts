@@ -1,6 +1,6 @@
 /**
- * `hostler up --stdio` as clients start it: a relay to a host that outlives it. The clients are those of both SDKs and lines by
- * hand; the truth about calls is what the server wrote down.
+ * `hostler up --stdio` as clients start it: a relay to a host that outlives it. The clients are those of both SDKs, and lines
+ * that the test writes itself; the ledger of the server shows which calls really ran.
  */
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';

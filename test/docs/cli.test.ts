@@ -58,7 +58,7 @@ test.each(examples)('$words', async ({ words, first }) => {
     .concat(/^trust (?!--list)/.test(words) ? [place.config] : []);
   const { code, stdout } = await new Running(argv, { HOSTLER_DATA_DIR: place.dataDir }).closed;
   expect([code, stdout === '']).toEqual([0, /^key (?:add|revoke)/.test(words)]);
-  // Numbers and times are those of another day.
+  // Numbers and times differ from those on the page, so they are left out.
   const shape = (line: string) =>
     line
       .replace(/\d[\d.:TZ-]*/g, 'N')

@@ -3,9 +3,9 @@
 #   LEDGER=FILE      the ledger
 #   GRANDCHILD=1     keeps a child of its own in the group, as a wrapper would
 #   HINT=TEXT        members added to every result of a call, such as "ttlMs":60000
-#   TOOLS=TEXT       what tools/list answers: the array
-#   IGNORE=WORDS     what it does not leave for: eof, term or both
-#   DIES=1           leaves after each call it has written down, without an answer
+#   TOOLS=TEXT       the array with which it answers tools/list
+#   IGNORE=WORDS     does not exit at these: eof, term or both
+#   DIES=1           exits after each call that it has written down, without an answer
 use strict;
 use warnings;
 use Fcntl;

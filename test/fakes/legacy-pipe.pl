@@ -1,5 +1,5 @@
-# What the legacy MCP servers here have in common: how an answer is written, and what all of them answer alike.
-#   TOOLS=TEXT    what tools/list answers: the array; without it they know no such method
+# The common part of the legacy MCP servers here: it writes answers, and answers the methods that all of them have.
+#   TOOLS=TEXT    the array with which they answer tools/list; without it they do not have this method
 # To be loaded with: require(($0 =~ m{^(.*/)})[0] . 'legacy-pipe.pl');
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Answers calls while a part of it runs the given perl code, which floods stderr; then says so.
+# Answers calls while its child runs the given Perl code, which floods stderr; reports the end of the child.
 use strict;
 use warnings;
 $| = 1;

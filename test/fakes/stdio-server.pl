@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# A stub MCP server in the small: answers every request with an empty result, and misbehaves as told.
+# A minimal MCP server: answers every request with an empty result, and misbehaves as its options say.
 #   --ignore-eof --ignore-term   stays when its stdin closes, when it is asked to leave
 #   --ledger FILE                appends the id of every request before it answers
 #   --no-read                    never reads its stdin

@@ -1,5 +1,5 @@
 /**
- * F1: hostile frames never crash or stall the wire, and how the bytes were cut never changes what is understood.
+ * F1: hostile frames never crash or stall the wire, and the result never depends on how the bytes are cut into chunks.
  */
 import { isUtf8 } from 'node:buffer';
 import { expect, test } from 'vitest';

@@ -155,7 +155,7 @@ test('W5 clients that connected early are notified of the tools when the server 
     await stream.until(changed);
     const { result } = (await send(port, { path: at, headers, body: rpc(1, 'tools/list') })).json();
     expect((result as Json).tools).toMatchObject([{ name: at === '/mcp' ? 'slow__late' : 'late' }]);
-    // Offered before anything was known, and empty now that it is known that the server has none.
+    // These lists were offered before anything was known. Now it is known that the server has none, so they are empty.
     for (const [method, list] of [
       ['prompts/list', 'prompts'],
       ['resources/list', 'resources'],

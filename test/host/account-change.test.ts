@@ -1,6 +1,6 @@
 /**
- * A host over a server that gives each account its own answers and allows them to be kept: what is kept of one account is never
- * given to the next one. The server counts what it was asked.
+ * A host with a server that gives each account its own answers and allows them to be cached: cached answers of one account are never
+ * given to the next account. The server counts the requests.
  */
 import type { ServerResponse } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';

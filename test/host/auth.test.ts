@@ -1,6 +1,6 @@
 /**
- * A host with servers that require a token: the outcome of calls when it expires, is renewed, cannot be renewed, or comes
- * from elsewhere. The servers count for themselves what they were asked and what they did.
+ * A host with servers that require a token: the outcome of calls when the token expires, is renewed, cannot be renewed, or comes
+ * from another process. The servers count their requests and the calls that they executed.
  */
 import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';

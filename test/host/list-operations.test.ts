@@ -22,8 +22,8 @@ const listeners: TestServer[] = [];
 const running: RunningFixture[] = [];
 
 /**
- * Answers each method with what a file says, read anew each time; null: not at all. Writes each method it is asked for to a
- * ledger. Tools: `say` sends a notification, `die` ends it, `hang` never answers.
+ * A server that answers each method with the text in a file, which it reads each time; null: no answer. It writes each requested
+ * method to a ledger. Tools: `say` sends a notification, `die` ends the server, `hang` never answers.
  */
 const script = `
   const { readFileSync, appendFileSync } = require('node:fs');

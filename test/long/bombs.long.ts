@@ -1,7 +1,7 @@
 /**
- * X18 by the clock: no turn of the event loop takes more than 50 ms, by what the runtime says of itself; what is refused is
- * refused within 100 ms; 64 MiB. The best of some tries counts, each in a process that has seen the texts before: what a text
- * costs it costs each time. For a machine that does nothing else meanwhile.
+ * X18 by the clock: no turn of the event loop takes more than 50 ms, as the runtime measures it; a refusal takes at most 100 ms; memory
+ * grows by at most 64 MiB. The best of some tries counts, each in a process that has seen the texts before, because a text that is
+ * expensive is so each time. Run it on a machine that does nothing else.
  *   npm run test:long -- bombs
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -17,7 +17,7 @@ const bombed = new Bombed();
 beforeAll(() => bombed.start());
 afterAll(() => bombed.remove());
 
-/** `run` returns how long a refusal took; 0 for what was taken. */
+/** `run` returns how long a refusal took; 0 if the text was accepted. */
 async function judge(what: string, run: () => Promise<number>): Promise<void> {
   const best = {
     delayMs: Number.POSITIVE_INFINITY,

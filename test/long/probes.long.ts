@@ -1,6 +1,6 @@
 /**
- * K1 at full count: ten thousand callers at the end of each of a thousand open times, in an order and to an end that chance
- * decides. Asked of the breaker itself; that the stage in front of it asks in the same tick is src/policy/breaker-stage.test.ts.
+ * K1 at full count: a breaker is open a thousand times, and each time ten thousand callers come at its end. Chance decides their order
+ * and the outcome of the trial. The test uses the breaker alone; src/policy/breaker-stage.test.ts has the stage in front of it.
  */
 import { expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';

@@ -1,4 +1,4 @@
-/** P2 at full count: one gibibyte of stderr while calls are answered, beside a quiet stretch of the same server. */
+/** P2 at full count: one gibibyte of stderr while calls are answered, compared with a quiet part of the same run. */
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * E7 for a user without privileges: the tests of the sandbox, of what is left of its processes and of the real servers, run as
- * `nobody` when this is root. bubblewrap then works through a user namespace. The repository must be readable by everybody.
+ * E7 for a user without privileges: the tests of the sandbox, of its leftover processes and of the real servers. They run as `nobody`
+ * if this user is root. bubblewrap then works through a user namespace. The repository must be readable by everybody.
  */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Hosts die at random points of their lives, under load, and the next one starts on what they left. What is left, who was
- * signalled and what ran twice is counted from outside, over the whole history.
+ * Hosts die at random moments under load, and the next host starts with the files that the last one left. Processes that are left,
+ * signals to foreign processes and calls that ran twice are counted outside of Hostler, over the whole history.
  */
 import { expect, test } from 'vitest';
 import { timeLimitMs } from '../tier.js';

@@ -1,6 +1,6 @@
 /**
  * Breaker and restarts of one server, as a worker behind a broker sees them: the breaker judges a run by its calls, the supervisor
- * decides about runs, and never do both refuse for the same failure or undo what the other one did.
+ * decides about runs. The two never both refuse calls for the same failure, and neither undoes a decision of the other.
  */
 import { expect, test } from 'vitest';
 import { seededRandom } from '../../src/kernel/random.js';

@@ -76,7 +76,7 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
   let lives = 0;
   const life = async () => {
     const { session } = simulated;
-    // Half of them die during a call.
+    // Half of the lives end during a call.
     const how = broker.call(lives % 2 === 0 ? 'read' : 'write', 30_000);
     if (lives % 4 < 2) Object.assign(simulated, { faultRate: 1, faults: ['crash_sent'] });
     await broker.advance(1_200);

@@ -168,7 +168,7 @@ export class SimulatedSession {
     return 'alive';
   }
 
-  /** Ends, and notifies its callers and its owner in random order, which must make no difference. */
+  /** Ends the connection, and notifies callers and the supervisor in random order, which must make no difference. */
   die(reason: string): void {
     if (this.closedBy) return;
     const { random } = this.#server.parts;
@@ -182,7 +182,7 @@ export class SimulatedSession {
     }
   }
 
-  /** Ends, and notifies its owner later. */
+  /** Ends the connection, and notifies the supervisor later. */
   dieSilently(): void {
     if (this.closedBy) return;
     const { timers, random } = this.#server.parts;
