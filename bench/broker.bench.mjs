@@ -156,6 +156,7 @@ try {
   say(
     'embedded log syncs before every receipt; nats-server 2.9 keeps acknowledged writes over kills, not over a power failure.',
   );
+  say('"At 16" means 16 operations in flight. An operation is what the first column names.');
   const samples = Object.fromEntries(
     Object.keys(contestants).map((name) => [name, Object.fromEntries(concurrencies.map((c) => [c, []]))]),
   );
@@ -171,24 +172,24 @@ try {
   }
   const rate = (list) => median(list.map(({ perSecond }) => perSecond));
   const p50 = (list) => median(list.map(({ p50Ms }) => p50Ms));
-  say(`\n| | ${concurrencies.map((c) => `a second at ${c} | p50 ms`).join(' | ')} |`);
+  say(`\n| | ${concurrencies.map((c) => `operations/s at ${c} | p50 ms`).join(' | ')} |`);
   say(`| --- | ${concurrencies.map(() => '---: | ---:').join(' | ')} |`);
   for (const [name, row] of Object.entries(samples))
     say(
       `| ${name} | ${concurrencies.map((c) => `${Math.round(rate(row[c]))} | ${p50(row[c]).toFixed(2)}`).join(' | ')} |`,
     );
-  say('\n| receipts of the embedded log, each call run, answered and acknowledged | a second | p50 ms | p99 ms |');
+  say('\n| receipts of the embedded log, each call run, answered and acknowledged | receipts/s | p50 ms | p99 ms |');
   say('| --- | ---: | ---: | ---: |');
   for (const window of [1, 16]) {
     const p99 = median(receipts[window].map(({ p99Ms }) => p99Ms));
     const [perSecond, p50Ms] = [rate(receipts[window]), p50(receipts[window])];
-    say(`| 16 clients, window ${window} | ${Math.round(perSecond)} | ${p50Ms.toFixed(2)} | ${p99.toFixed(2)} |`);
+    say(`| 16 clients, ${window} in flight each | ${Math.round(perSecond)} | ${p50Ms.toFixed(2)} | ${p99.toFixed(2)} |`);
   }
   say('\n### Bars\n');
   const least = (what, value, limit) => bar(what, value, value >= limit, `at least ${limit}`);
-  least('receipts a second, 16 clients', rate(receipts[1]), 8_000);
-  least('receipts a second, pipelined', rate(receipts[16]), 25_000);
-  least('embedded calls a second at 16', rate(samples['call, embedded'][16]), 3_000);
+  least('receipts/s, 16 clients, 1 in flight each', rate(receipts[1]), 8_000);
+  least('receipts/s, 16 clients, 16 in flight each', rate(receipts[16]), 25_000);
+  least('embedded calls/s at 16', rate(samples['call, embedded'][16]), 3_000);
   const aloneMs = p50(samples['call, embedded'][1]);
   bar('embedded call alone, p50 in ms', aloneMs, aloneMs <= 1.5, 'at most 1.5');
   for (const [other, limit] of [
@@ -196,11 +197,11 @@ try {
     ['create + update, NATS KV', 0.5],
   ]) {
     const ratios = samples['call, NATS'][64].map(({ perSecond }, at) => perSecond / samples[other][64][at].perSecond);
-    least(`calls on NATS, of ${other} at 64`, median(ratios), limit);
+    least(`calls/s on NATS at 64, relative to ${other}`, median(ratios), limit);
     say(`  rounds: ${ratios.map((each) => each.toFixed(2)).join(', ')}`);
   }
   const scaled = slow.three.map(({ perSecond }, at) => perSecond / slow.one[at].perSecond);
-  least('calls of a 20 ms tool with concurrency 4: three hosts on NATS, of one host', median(scaled), 1.8);
+  least('calls/s of a 20 ms tool with concurrency 4 on NATS: three hosts relative to one host', median(scaled), 1.8);
   say(`  rounds: ${scaled.map((each) => each.toFixed(2)).join(', ')}`);
 } finally {
   for (const child of children.reverse()) {

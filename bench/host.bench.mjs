@@ -104,16 +104,16 @@ say('\n### Bars\n');
 for (const c of concurrencies) {
   const ratios = results.host[c].map((value, round) => value / results['bare session'][c][round]);
   const ratio = median(ratios);
-  bar(`host.call, of a bare session at ${c}`, ratio, ratio >= 0.85, 'at least 0.85');
+  bar(`host.call, calls/s at ${c}, relative to a bare session`, ratio, ratio >= 0.85, 'at least 0.85');
   say(`  rounds: ${ratios.map((each) => each.toFixed(2)).join(', ')}`);
 }
 bar('registering 1,000 lazy servers, ms', registerMs, registerMs <= 200, 'at most 200');
 bar('an answer from the cache, µs', hitUs, hitUs <= 10, 'at most 10');
 const { parked, lazy } = restCost();
 for (const [what, cost] of Object.entries({ parked, lazy })) {
-  bar(`heap of a ${what} server, of 1,000, bytes`, cost.heapBytes, cost.heapBytes <= 4_096, 'at most 4,096');
-  bar(`descriptors of all ${what} servers`, cost.descriptors, cost.descriptors === 0, 'none');
-  bar(`timers of a ${what} server`, cost.timers, cost.timers <= 1, 'at most 1');
+  bar(`heap of each of 1,000 ${what} servers, bytes`, cost.heapBytes, cost.heapBytes <= 4_096, 'at most 4,096');
+  bar(`descriptors of all 1,000 ${what} servers`, cost.descriptors, cost.descriptors === 0, 'none');
+  bar(`timers of each of 1,000 ${what} servers`, cost.timers, cost.timers <= 1, 'at most 1');
 }
 clearInterval(alive);
 rmSync(folder, { recursive: true, force: true });

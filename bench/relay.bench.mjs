@@ -140,13 +140,17 @@ for (const [which, text] of [
     `| ${text} | ${middle(which, 'wallMs').toFixed(0)} | ${least(which, 'wallMs').toFixed(0)} | ${least(which, 'cpuMs').toFixed(0)} |`,
   );
 say(`\nThe copying process has ${middle('pipe', 'idleMb').toFixed(1)} MB RSS.\n`);
-bar('a relay that joins, of the copying process (CPU)', least('joining', 'cpuMs') / least('pipe', 'cpuMs'), 2.5);
 bar(
-  'a relay that starts the host, of the copying process (elapsed)',
+  'CPU of a relay that joins, relative to the copying process',
+  least('joining', 'cpuMs') / least('pipe', 'cpuMs'),
+  2.5,
+);
+bar(
+  'elapsed time of a relay that starts the host, relative to the copying process',
   least('starting', 'wallMs') / least('pipe', 'wallMs'),
   4.5,
 );
-bar(`CPU of the relay per call at ${atOnce} at once, us`, perCallUs, 25);
+bar(`CPU of the relay per call with ${atOnce} calls in flight, us`, perCallUs, 25);
 bar(`RSS after ${calls} calls, MB`, rssMb, 52);
 bar(`anonymous memory after ${calls} calls, MB`, anonymousMb, 13);
 saveAs('relay');

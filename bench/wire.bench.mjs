@@ -77,10 +77,10 @@ function judge(title, results, leastOfRaw) {
       );
     const cpu = (over, c) => middle(results[over][c], 'cpuUsPerCall') / middle(results[ours][c], 'cpuUsPerCall');
     say(`\n${title}, ${ours}:\n`);
-    for (const c of [16, 64]) bar(`of the raw loop at ${c}`, ratio('raw loop', c), leastOfRaw);
-    for (const name of ['SDK 1.32', 'SDK 2.4']) bar(`times ${name} at 64`, ratio(name, 64), 3);
+    for (const c of [16, 64]) bar(`calls/s at ${c}, relative to the raw loop`, ratio('raw loop', c), leastOfRaw);
+    for (const name of ['SDK 1.32', 'SDK 2.4']) bar(`calls/s at 64, relative to ${name}`, ratio(name, 64), 3);
     say(
-      `- for comparison, CPU per call at 64: raw loop ${cpu('raw loop', 64).toFixed(2)}, SDK 1.32 ${cpu('SDK 1.32', 64).toFixed(2)}, SDK 2.4 ${cpu('SDK 2.4', 64).toFixed(2)} times ours`,
+      `- for comparison, CPU per call at 64, relative to Hostler: raw loop: ${cpu('raw loop', 64).toFixed(2)}; SDK 1.32: ${cpu('SDK 1.32', 64).toFixed(2)}; SDK 2.4: ${cpu('SDK 2.4', 64).toFixed(2)}`,
     );
   }
 }
@@ -125,6 +125,7 @@ say('\n### Bars');
 judge('stdio', stdio, 0.7);
 judge('HTTP', overHttp, 0.8);
 say('');
-bar('drip cost at 1 KiB over 8 MiB waiting (1 is flat)', drips[0] / drips.at(-1), 0.5);
+const what = 'cost of a one-byte chunk with 1 KiB waiting, divided by the cost with 8 MiB waiting (1: equal)';
+bar(what, drips[0] / drips.at(-1), 0.5);
 saveAs('wire');
 process.exit(bars.every(Boolean) ? 0 : 1);

@@ -65,9 +65,13 @@ test('docs/reports/login-oracle.md has the table', () => {
   const text = `# Logins: Hostler and the official client
 
 Written by \`UPDATE=1 npx vitest run test/identity/oracle.test.ts\`. The official SDK's client (2.4.0) and Hostler's login meet the same hostile
-server in ${loginCases.length} cases. The columns are what the server saw of Hostler; the last one says where the SDK's client chose otherwise, and why.
+server in ${loginCases.length} cases. The columns have what the server saw of Hostler; the last column says where the SDK's client chose otherwise, and why.
 
 ${table}
+
+The column \`metadata\` says where the metadata of the issuer was found. \`as-inserted\`: at \`/.well-known/oauth-authorization-server\`, with the
+path of the issuer after it. \`oidc-inserted\`: at \`/.well-known/openid-configuration\`, with the path of the issuer after it. \`oidc-appended\`:
+at the path of the issuer, with \`/.well-known/openid-configuration\` after it.
 `;
   if (process.env.UPDATE) writeFileSync(report, text);
   const plain = (written: string) => written.replace(/[ -]+/g, ' ');

@@ -49,7 +49,7 @@ ${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${cpus().leng
 CPU of the process of \`hostler up\` per call, 16 calls at once to one server through \`/mcp\`, with key, role, budget and metrics,
 after 8 s of warm-up; median of rounds of new processes. Idle clients have a key each and listen for changes of lists.
 
-| servers | tools | clients | us per call | of the first row |
+| servers | tools | clients | us per call | relative to the first row |
 | ---: | ---: | ---: | ---: | ---: |
 ${rows.map(({ row }) => row).join('\n')}
 
