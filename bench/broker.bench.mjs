@@ -183,7 +183,9 @@ try {
   for (const window of [1, 16]) {
     const p99 = median(receipts[window].map(({ p99Ms }) => p99Ms));
     const [perSecond, p50Ms] = [rate(receipts[window]), p50(receipts[window])];
-    say(`| 16 clients, ${window} in flight each | ${Math.round(perSecond)} | ${p50Ms.toFixed(2)} | ${p99.toFixed(2)} |`);
+    say(
+      `| 16 clients, ${window} in flight each | ${Math.round(perSecond)} | ${p50Ms.toFixed(2)} | ${p99.toFixed(2)} |`,
+    );
   }
   say('\n### Bars\n');
   const least = (what, value, limit) => bar(what, value, value >= limit, `at least ${limit}`);

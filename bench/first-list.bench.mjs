@@ -21,6 +21,8 @@ for (const kind of ['node', 'perl']) {
   const ratio = median(samples.map(({ host, relay }) => host / relay));
   isMissed ||= ratio > limit;
   const [relay, host] = ['relay', 'host'].map((name) => median(samples.map((sample) => sample[name])));
-  say(`- 50 servers in ${kind}: relay ${relay} ms, Hostler ${host} ms; Hostler relative to the relay ${ratio.toFixed(2)} (at most ${limit})`);
+  say(
+    `- 50 servers in ${kind}: relay ${relay} ms, Hostler ${host} ms; Hostler relative to the relay ${ratio.toFixed(2)} (at most ${limit})`,
+  );
 }
 process.exitCode = isMissed ? 1 : 0;

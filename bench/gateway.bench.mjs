@@ -108,7 +108,9 @@ async function cpuPerCall(title, upstream, relayArgs) {
     judged.push(() => bar(cpu, steady.toFixed(2), steady <= 1.1, 'at most 1.1'));
     judged.push(() => bar(`${at}, RSS after load, MB`, rss.toFixed(1), rss < 100, 'below 100'));
     judged.push(() =>
-      say(`- goal ${first <= 1.2 ? 'reached' : 'not reached'}: ${cpu}, in the first 3 s: ${first.toFixed(2)} (at most 1.2)`),
+      say(
+        `- goal ${first <= 1.2 ? 'reached' : 'not reached'}: ${cpu}, in the first 3 s: ${first.toFixed(2)} (at most 1.2)`,
+      ),
     );
   }
   say('');
@@ -220,7 +222,9 @@ say(
 say(
   '60-byte echo, modern era over HTTP, load in a process of its own. Hostler has a key, a role, a budget and metrics in every CPU round.',
 );
-say('The plain relay parses the JSON and replaces the id; it has no keys, limits, policy or supervision. "At 16" means 16 calls in');
+say(
+  'The plain relay parses the JSON and replaces the id; it has no keys, limits, policy or supervision. "At 16" means 16 calls in',
+);
 say('flight. If a bar is MISSED, the benchmark fails; a goal is only reported.');
 const echoStdio = { command: node, args: [file('./echo-stdio.mjs')] };
 const stdioRelay = ['stdio', node, file('./echo-stdio.mjs')];

@@ -18,9 +18,14 @@ function callError(code: ErrorCode, call: CallTarget, what: string, facts: HostE
 }
 
 export const tooManyCalls = (limit: number): HostError =>
-  notExecuted('overloaded', `this worker has ${limit} calls in flight`, 'wait until some of them are answered', {
-    ...{ reason: 'calls', limit, actual: limit + 1 },
-  });
+  notExecuted(
+    'overloaded',
+    `this worker has reached its limit of ${limit} calls in flight`,
+    'wait until some of them are answered',
+    {
+      ...{ reason: 'calls', limit, actual: limit + 1 },
+    },
+  );
 
 export const tooManyBytes = (limit: number, actual: number): HostError =>
   notExecuted(

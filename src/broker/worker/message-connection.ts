@@ -117,7 +117,9 @@ const noAnswer = (afterMs: number): HostError =>
 
 /** A host began to serve, which may have come too late for these requests. */
 const unheard = (): HostError =>
-  new HostError('transport', 'a host came after the request was sent', { execution: 'uncertain', retryAfterMs: 0 });
+  new HostError('transport', 'a host began to serve after the request was sent', {
+    ...{ execution: 'uncertain', retryAfterMs: 0, hint: 'the worker sends it again by itself' },
+  });
 
 const notSent = (): HostError =>
   notExecuted('transport', 'the connection to the broker is closed', undefined, { reason: 'closed' });
