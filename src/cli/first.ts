@@ -189,7 +189,7 @@ const serversOfClients = (env: Environment): ClientServers[] =>
     return servers?.length === 0 || (servers === undefined && !existsSync(file)) ? [] : [{ client, file, servers }];
   });
 
-/** `17 servers in 4 clients: 11 different, 2 whose command does not exist` */
+/** `17 servers in 4 clients, 11 of them different, 2 whose command does not exist` */
 function summaryOf(clients: readonly ClientServers[], env: Environment): string {
   const found = clients.flatMap(({ servers }) => (servers ? [servers] : []));
   const all = found.flat();
@@ -197,7 +197,8 @@ function summaryOf(clients: readonly ClientServers[], env: Environment): string 
   const different = new Map(all.map((entry) => [JSON.stringify([entry.command, entry.args, entry.url]), entry]));
   const missing = [...different.values()].filter(({ command }) => typeof command === 'string' && !exists(command, env));
   const lost = missing.length === 0 ? '' : `, ${missing.length} whose command does not exist`;
-  return `${counted(all.length, 'server')} in ${counted(found.length, 'client')}: ${different.size} different${lost}`;
+  const unequal = different.size === all.length ? '' : `, ${different.size} of them different`;
+  return `${counted(all.length, 'server')} in ${counted(found.length, 'client')}${unequal}${lost}`;
 }
 
 function exists(command: string, { PATH = '' }: Environment): boolean {

@@ -38,19 +38,19 @@ async function alone(more: Readonly<Record<string, string>> = {}, args: readonly
 
 test.each<[string, Record<string, unknown>, RegExp]>([
   ['an empty home', {}, /no client has MCP servers\./],
-  ['one client', { '.cursor/mcp.json': { mcpServers: { a: node } } }, /\n1 server in 1 client: 1 different\n/],
+  ['one client', { '.cursor/mcp.json': { mcpServers: { a: node } } }, /\n1 server in 1 client\n/],
   [
     'the same server in two clients',
     {
       '.cursor/mcp.json': { mcpServers: { a: node } },
       '.config/Code/User/mcp.json': { servers: { b: { type: 'stdio', ...node } } },
     },
-    /\n2 servers in 2 clients: 1 different\n/,
+    /\n2 servers in 2 clients, 1 of them different\n/,
   ],
   [
     'a command that does not exist, and a file that cannot be read',
     { '.claude.json': { mcpServers: { a: node, b: web, c: lost } }, '.gemini/settings.json': '{' },
-    /\n3 servers in 1 client: 3 different, 1 whose command does not exist\n/,
+    /\n3 servers in 1 client, 1 whose command does not exist\n/,
   ],
   [
     'four clients',
@@ -60,7 +60,7 @@ test.each<[string, Record<string, unknown>, RegExp]>([
       '.claude.json': { mcpServers: { web }, projects: {} },
       '.kiro/settings/mcp.json': { mcpServers: { a: node, c: lost } },
     },
-    /\n5 servers in 4 clients: 3 different, 1 whose command does not exist\n/,
+    /\n5 servers in 4 clients, 3 of them different, 1 whose command does not exist\n/,
   ],
   [
     'Hostler itself in the file of a client',
@@ -68,7 +68,7 @@ test.each<[string, Record<string, unknown>, RegExp]>([
       '.cursor/mcp.json': { mcpServers: { a: node, hostler: { command: 'hostler', args: ['up', '--stdio'] } } },
       '.kiro/settings/mcp.json': { mcpServers: { hostler: { command: 'npx', args: ['hostler', 'up', '--stdio'] } } },
     },
-    /\n1 server in 1 client: 1 different\n/,
+    /\n1 server in 1 client\n/,
   ],
 ])('AC-E12 %s: the counts are correct, and nothing is written, started or connected to', async (_name, files, said) => {
   for (const [file, value] of Object.entries(files)) write(file, value);
