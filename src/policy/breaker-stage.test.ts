@@ -174,18 +174,21 @@ describe('W9 the check before a trial', () => {
   test.each([
     ['alive', 'ok', 4, 0],
     ['timeout', 'circuit_open', 3, 4],
-  ] as const)('of a caller that has gone is for the next one: %s', async (found, outcome, sentThen, failures) => {
-    const { breaker, call, sent, find, clock } = await due();
-    const left = failureOf(call({ deadlineAtMs: clock.nowMs() + 10 }));
-    clock.advance(10);
-    await left;
-    const next = call().then(
-      () => 'ok',
-      ({ code }) => code,
-    );
-    find(found);
-    expect([await next, sent(), breaker.failures]).toEqual([outcome, sentThen, failures]);
-  });
+  ] as const)(
+    'that a caller left behind decides about the next call: %s',
+    async (found, outcome, sentThen, failures) => {
+      const { breaker, call, sent, find, clock } = await due();
+      const left = failureOf(call({ deadlineAtMs: clock.nowMs() + 10 }));
+      clock.advance(10);
+      await left;
+      const next = call().then(
+        () => 'ok',
+        ({ code }) => code,
+      );
+      find(found);
+      expect([await next, sent(), breaker.failures]).toEqual([outcome, sentThen, failures]);
+    },
+  );
 
   test('is not made for later trials: a server that handles one request at a time is busy with the first', async () => {
     const ends: (() => void)[] = [];

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
-# A legacy MCP server whose calls each take as long as they ask for, many at a time, and which writes down when.
-#   LEDGER=FILE   the ledger: `start NONCE MS`, `end NONCE MS`, `cancelled NONCE MS`, by the wall in ms since 1970
-#   TOOLS=TEXT    what tools/list answers: the array
+# A legacy MCP server. Each call takes as long as it asks for, many run at a time, and the server writes down when they start and end.
+#   LEDGER=FILE   the ledger: `start NONCE MS`, `end NONCE MS`, `cancelled NONCE MS`; MS is wall-clock time in ms since 1970
+#   TOOLS=TEXT    the array with which it answers tools/list
 # Arguments of a call: "nonce", and "sleepMs". A call that is cancelled is not answered.
 use strict;
 use warnings;

@@ -165,7 +165,7 @@ describe('requests', () => {
     expect((await send(port, { headers, body: rpc(1, 'tools/list') })).json().result).toEqual({});
   });
 
-  test('E13 notifications/cancelled aborts that request, of that session, and its POST is answered with JSON', async () => {
+  test('E13 notifications/cancelled aborts only the named request of its session, and the POST of that request is answered with JSON', async () => {
     const { router, port, ingress } = await start();
     const [mine, other] = [await openSession(port), await openSession(port)];
     router.answers.set('tools/call', () => {});
@@ -335,7 +335,7 @@ describe('asking the client', () => {
     left.abort();
     await sent;
     const exchange = router.handled[1] as Exchange;
-    // All events after the loss were received after it.
+    // These requests arrive after the loss, so the gateway has noticed the loss by the time of their answers.
     for (let i = 0; i < 3; i++) await send(port, { headers, body: rpc(2, 'a') });
     await expect(exchange.ask?.('a', '{}', { deadlineAtMs: far })).rejects.toMatchObject({ code: 'transport' });
     expect(exchange.signal.aborted).toBe(false);

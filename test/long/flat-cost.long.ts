@@ -1,6 +1,6 @@
 /**
- * Cost must not grow with what does not take part: CPU per call by servers, tools and idle clients, and one changed list by keys
- * that listen. The figures are written to docs/reports/flat-cost.md with `SAVE=1`.
+ * A call must not cost more CPU with more servers, tools and idle clients, and a changed list must be cheap even if many keys listen.
+ * The figures are written to docs/reports/flat-cost.md with `SAVE=1`.
  */
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Names the parts of a configuration that wait for a confirmation. Apart from trust-text.ts, so that `status` does not load it. */
+/** Names the parts of a configuration that wait for a confirmation. A separate file, so that `status` does not load trust-text.ts. */
 const partsListed = 20;
 
 export const waitingText = (parts: readonly string[]): string => `waits for hostler trust: ${partsText(parts)}`;

@@ -61,9 +61,12 @@ test.each([
 });
 
 describe('without a key', () => {
-  test.each(['127.0.0.1', '127.9.9.9', '::1', '[::1]', 'localhost'])('%s is of this machine alone', (host) => {
-    expect(listenOf(listenEntry.parse({ host }), options('--auth', 'none')).host).toBe(host);
-  });
+  test.each(['127.0.0.1', '127.9.9.9', '::1', '[::1]', 'localhost'])(
+    '%s is accepted, because only this machine reaches it',
+    (host) => {
+      expect(listenOf(listenEntry.parse({ host }), options('--auth', 'none')).host).toBe(host);
+    },
+  );
   test.each(['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com', 'localhost.example.com', ''])(
     "'%s' is refused",
     (host) => {
