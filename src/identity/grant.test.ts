@@ -69,6 +69,7 @@ function setup(
   });
   const problems: unknown[] = [];
   const requests: { readonly refreshToken: string | undefined; readonly atMs: number }[] = [];
+  const revoked: unknown[] = [];
   const known = new Set<string>();
   const parts: GrantParts = {
     store: faulty,
@@ -78,13 +79,14 @@ function setup(
       requests.push({ refreshToken, atMs: clock.nowMs() });
       return answer();
     },
+    revoke: async (_row, { accessToken, refreshToken }) => revoked.push([accessToken, refreshToken]),
     secrets: { know: (value) => known.add(value), forget: (value) => known.delete(value) },
     onChange: () => {},
     onRefresh: () => {},
     onProblem: (error) => problems.push(error),
   };
   const grant = new Grant(row, parts);
-  return { clock, store, row, grant, requests, known, failing, problems };
+  return { clock, store, row, grant, requests, revoked, known, failing, problems };
 }
 
 describe('AC-A14 the time of a refresh', () => {
@@ -385,6 +387,39 @@ describe('AC-A15 what the answers mean', () => {
     store.removeGrant(row.id);
     grant.reload();
     expect([grant.token(), grant.row.state]).toEqual([undefined, 'dead']);
+  });
+
+  test('AC-A26 tokens that arrive after a logout are revoked once, and not used', async () => {
+    const world = setup(() => {
+      world.store.removeGrant(world.row.id);
+      return ok('second');
+    });
+    await world.grant.refresh().catch(() => {});
+    expect([world.revoked, world.grant.token()]).toEqual([[['second', 'second-refresh']], undefined]);
+    expect([await world.grant.refresh(), world.requests.length, world.revoked.length]).toEqual(['dead', 1, 1]);
+  });
+
+  test('AC-A26 tokens that the disk refused until a logout are revoked', async () => {
+    const { clock, grant, store, row, failing, revoked } = setup(() => ok('second'));
+    failing.add('advance');
+    const refreshing = grant.refresh();
+    await clock.advanceAsync(21_000);
+    await refreshing;
+    store.removeGrant(row.id);
+    failing.clear();
+    await clock.advanceAsync(10_000);
+    expect([grant.reload(), revoked]).toEqual([false, [['second', 'second-refresh']]]);
+  });
+
+  test.each(['login', 'refresh'] as const)('tokens that another %s has overtaken are not revoked', async (which) => {
+    const world = setup(() => {
+      const { store, row } = world;
+      if (which === 'login') store.saveLogin({ ...row, url: 'https://s', accessToken: 'newer' });
+      else store.advance(row, { ...row, accessToken: 'newer' }, row.facts);
+      return ok('second');
+    });
+    await world.grant.refresh();
+    expect([world.grant.token()?.header[1], world.revoked]).toEqual(['Bearer newer', []]);
   });
 
   test('tokens are known to the redactor before their use, and forgotten after some newer tokens', async () => {

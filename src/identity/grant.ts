@@ -42,6 +42,8 @@ export interface GrantParts {
   readonly random: Random;
   /** Sends the request that renews this row. */
   readonly request: (row: GrantRow) => Promise<TokenAnswer>;
+  /** Revokes tokens that have arrived for this row. */
+  readonly revoke: (row: GrantRow, tokens: Pick<GrantTokens, 'accessToken' | 'refreshToken'>) => Promise<unknown>;
   readonly secrets: SecretSink;
   readonly onChange: () => void;
   readonly onRefresh: (result: string) => void;
@@ -250,7 +252,13 @@ export class Grant {
     const failures = isUsable ? 0 : row.failures + 1;
     const delayMs = isUsable ? 0 : retryDelayMs(failures, undefined, this.#parts.random);
     const retryMs = isUsable ? 0 : Math.ceil(nowMs + delayMs);
-    const write = () => this.#parts.store.advance(row, tokens, { ...facts, refreshedMs: nowMs }, { failures, retryMs });
+    const write = () => {
+      const { store, revoke, onProblem } = this.#parts;
+      if (store.advance(row, tokens, { ...facts, refreshedMs: nowMs }, { failures, retryMs })) return true;
+      // A logout came first, and could only revoke the tokens before. Not after another login: revoking might end that, too.
+      if (!store.readGrant(row.id)) void revoke(row, answer).catch(onProblem);
+      return false;
+    };
     if ((await this.#persist(write)) === undefined) {
       // The old refresh token is spent, so this one must be used.
       this.#unsaved = write;

@@ -37,6 +37,7 @@ import {
   isClientRefusal,
   type OAuthClient,
   requestToken,
+  revokeGrant,
   type TokenAnswer,
   type TokenRequest,
   tokenParameters,
@@ -70,6 +71,12 @@ interface Target {
   readonly url: string;
   readonly auth: AuthSettings;
   readonly http: OAuthHttp;
+}
+
+/** A request for a token, and the means with which it was sent. */
+interface Sent {
+  readonly http: OAuthHttp;
+  readonly request: TokenRequest;
 }
 
 const noAuth: AuthSettings = authEntry.parse({});
@@ -162,13 +169,17 @@ export class Identity {
       return known;
     }
     const { clock, random, redactor, onProblem } = this.#options;
+    let sent: Sent | undefined;
     const users = () => [...this.#providers.keys()].filter(({ grantId }) => grantId === row.id);
     const grant = new Grant(row, {
       store: this.#store as IdentityStore,
       clock,
       random,
       secrets: redactor,
-      request: (current) => this.#renew(current),
+      request: (current) => this.#renew(current, (each) => (sent = each)),
+      // With the client that obtained the tokens: the server may be gone meanwhile.
+      revoke: async ({ facts }, tokens) =>
+        sent && revokeGrant(sent.http, { ...sent.request, endpoint: facts.revocationEndpoint }, tokens),
       // Counted for one of the servers that share the grant.
       onRefresh: (result) => users().at(-1)?.refreshed(result),
       onChange: () => {
@@ -181,7 +192,7 @@ export class Identity {
   }
 
   /** The request for the next token, with what was stored with the grant. */
-  async #renew(row: GrantRow): Promise<TokenAnswer> {
+  async #renew(row: GrantRow, onSend: (sent: Sent) => void): Promise<TokenAnswer> {
     const { issuer, clientId, resource, facts, refreshToken = '', scopes } = row;
     const { tokenEndpoint, authMethod: method, way } = facts;
     const isCode = facts.grantType === 'code';
@@ -195,17 +206,22 @@ export class Identity {
     // Its server was removed while another process had the lease.
     if (!newest) return { kind: 'unavailable', reason: 'not_used', isSent: false, retryAfterMs: undefined };
     if (way === 'configured')
-      return this.#requestAsConfigured(targets.reverse(), (auth) =>
-        request({ clientId, method, secret: auth.clientSecret, key: auth.clientKey }, auth),
+      return this.#requestAsConfigured(
+        targets.reverse(),
+        (auth) => request({ clientId, method, secret: auth.clientSecret, key: auth.clientKey }, auth),
+        onSend,
       );
     const secret = way === 'registered' ? this.#store?.readClient(issuer, clientId)?.secret : undefined;
-    return requestToken(newest.http, request({ clientId, method, secret }, newest.auth), this.#options.clock.date());
+    const sent: Sent = { http: newest.http, request: request({ clientId, method, secret }, newest.auth) };
+    onSend(sent);
+    return requestToken(sent.http, sent.request, this.#options.clock.date());
   }
 
   /** Uses the credentials of one server after the other, until the authorization server knows the client. */
   async #requestAsConfigured(
     targets: readonly Target[],
     requestOf: (auth: AuthSettings) => TokenRequest,
+    onSend: (sent: Sent) => void = () => {},
   ): Promise<TokenAnswer> {
     const { clock, secrets, redactor } = this.#options;
     const tried = new Set<string>();
@@ -225,6 +241,7 @@ export class Identity {
         const isRefused = (this.#refusedUntilMs.get(key) ?? 0) > clock.nowMs();
         if (isRefused || tried.has(key)) continue;
         tried.add(key);
+        onSend({ http, request });
         answer = await requestToken(http, request, clock.date());
         if (!isClientRefusal(answer)) return answer;
         setBounded(this.#refusedUntilMs, key, clock.nowMs() + clientRefusedMs, refusedMax);

@@ -46,6 +46,7 @@ function setup(
       requestsAtMs.push(clock.nowMs());
       return request();
     },
+    revoke: async () => {},
     onChange: () => provider.changed(),
   });
   const provider: OAuthProvider = new OAuthProvider('docs', authEntry.parse(auth), {

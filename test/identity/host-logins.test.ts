@@ -108,6 +108,24 @@ test('a logout in another process ends the use of a valid token, and the next lo
   });
 });
 
+test('AC-A26 tokens that arrive after a logout are revoked, also when the host has noticed the logout before', async () => {
+  const { as, rig, url, host, news } = await world(docs, login);
+  expect(await call(host)).toBe('done');
+  const row = rig.store.findGrant(url, { account: '' });
+  as.site.fail('token', (...request) => {
+    rig.elsewhere((database) => database.exec('DELETE FROM grants; DELETE FROM served;'));
+    faults.slow(2_000)(...request);
+  });
+  as.grants.expireAccessTokens();
+  expect(await call(host)).not.toBe('done');
+  expect(news).toContain('docs logout');
+  const forms = () => as.site.at('revoke').map(({ form }) => form);
+  await eventually('both tokens are revoked', () => forms().length === 2);
+  expect(forms().map((form) => form.get('token_type_hint'))).toEqual(['refresh_token', 'access_token']);
+  expect(forms().map((form) => form.get('token'))).not.toContain(row?.refreshToken);
+  expect(as.grants.active(forms()[1]?.get('token') ?? '')).toBeUndefined();
+});
+
 test('AC-A16 two servers that share a grant are both served again after a login', async () => {
   const both = ({ rs }: Hostile): HostConfig => ({ mcpServers: { docs: { url: rs.url }, same: { url: rs.url } } });
   const { as, rig, url, host } = await world(both, login);
