@@ -15,8 +15,8 @@ import {
 import { hostname, tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { withEditLock } from '../kernel/edit-lock.js';
 import { editConfigFile } from './edit-config.js';
-import { withEditLock } from './edit-lock.js';
 
 let folder: string;
 let file: string;

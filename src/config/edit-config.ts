@@ -1,6 +1,6 @@
 /**
  * Changes single members in the text of `hostler.json`. Comments, order and white space of all other members do not change.
- * Not here: reading the file (config-file.ts), the lock between commands (edit-lock.ts).
+ * Not here: reading the file (config-file.ts), the lock between commands (kernel/edit-lock.ts).
  * Invariants: the file is replaced as a whole, with its mode and owner, or not at all. A symbolic link stays a link. A text
  * that cannot be parsed is not written.
  */
@@ -17,10 +17,10 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import { applyEdits, modify } from 'jsonc-parser';
+import { withEditLock } from '../kernel/edit-lock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { replaceFile } from '../kernel/replace-file.js';
 import { parseConfigText, readConfigSource } from './config-file.js';
-import { withEditLock } from './edit-lock.js';
 
 /** An undefined `value` removes the member. `check` gets the current configuration, and throws to refuse the change. */
 export function editConfigFile(

@@ -2,7 +2,8 @@
  * Creates a file that only its owner can read, with its whole content.
  * Invariant: if several processes create it at the same time, one of them decides its content, and no reader sees a part of it.
  */
-import { closeSync, constants, copyFileSync, fsyncSync, linkSync, openSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, linkSync, lstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { withEditLock } from './edit-lock.js';
 import { newId } from './random.js';
 
 /** False: the file exists. */
@@ -16,23 +17,32 @@ export function createOnce(file: string, text: string): boolean {
     } finally {
       closeSync(descriptor);
     }
-    place(draft, file);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
+    return place(draft, file);
   } finally {
-    rmSync(draft, { force: true });
+    remove(draft);
   }
 }
 
-/** Not a rename, which would replace a file that another process has created since. */
-function place(draft: string, file: string): void {
+function place(draft: string, file: string): boolean {
   try {
     linkSync(draft, file);
+    return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw error;
-    // Some file systems do not support hard links.
-    copyFileSync(draft, file, constants.COPYFILE_EXCL);
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+  }
+  // Some file systems do not support hard links. A rename replaces a file, so only one process at a time looks and renames.
+  return withEditLock(file, () => {
+    if (lstatSync(file, { throwIfNoEntry: false })) return false;
+    renameSync(draft, file);
+    return true;
+  });
+}
+
+/** The file is there; a draft that stays is no reason to say that it is not. */
+function remove(draft: string): void {
+  try {
+    rmSync(draft, { force: true });
+  } catch {
+    // Only its owner can read it.
   }
 }

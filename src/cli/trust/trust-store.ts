@@ -7,7 +7,7 @@
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { withEditLock } from '../../config/edit-lock.js';
+import { withEditLock } from '../../kernel/edit-lock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { replaceFile } from '../../kernel/replace-file.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';

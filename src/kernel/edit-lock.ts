@@ -1,5 +1,5 @@
 /**
- * A lock file beside a file that commands change. It contains the pid of its owner. Waiting blocks the whole process.
+ * A lock file beside a file that several processes change or create. It contains the pid of its owner. Waiting blocks the whole process.
  * Invariants: the owner removes its lock. If the owner has exited, exactly one waiter removes the lock. Waiting is bounded and
  * then fails with the name of the lock file.
  */
@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import path from 'node:path';
-import { HostError } from '../kernel/errors.js';
+import { HostError } from './errors.js';
 
 const stepMs = 20;
 /** Waits five seconds in total; a change takes a few milliseconds. */
@@ -18,7 +18,7 @@ export function withEditLock<T>(file: string, work: () => T, steps = stepsMax): 
   const lock = path.join(path.dirname(file), `.${path.basename(file)}.lock`);
   const me = `${process.pid} ${randomBytes(8).toString('hex')} ${hostname()}\n`;
   for (let step = 0; !create(lock, me); step += 1) {
-    if (step >= steps) throw busy(lock);
+    if (step >= steps) throw busy(file, lock);
     if (!removeStale(lock)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, stepMs);
   }
   try {
@@ -72,8 +72,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-const busy = (lock: string): HostError =>
-  new HostError('invalid_spec', `another command is changing the configuration and holds the lock ${lock}`, {
+const busy = (file: string, lock: string): HostError =>
+  new HostError('invalid_spec', `another command is changing ${file} and holds the lock ${lock}`, {
     field: '--config',
     reason: 'config',
     execution: 'not_executed',
