@@ -1,8 +1,9 @@
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import fs, { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type Database from 'libsql';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { loadedLibsql } from '../catalog/store/libsql.js';
 import { seededRandom } from '../kernel/random.js';
 import { IdentityStore, type NewGrant } from './identity-store.js';
@@ -430,4 +431,39 @@ test('another process sees a change by the data version', () => {
   expect(store.dataVersion()).toBe(before);
   raw(folder).exec("UPDATE grants SET wanted = '[1]'");
   expect(store.dataVersion()).not.toBe(before);
+});
+
+test.each([
+  ['ext4', 'used', 0xef53],
+  ['tmpfs', 'used', 0x1021994],
+  ['overlayfs', 'used', 0x794c7630],
+  ['Windows', 'used', 0],
+  ['NFS', 'refused', 0x6969],
+  ['SMB', 'refused', 0x517b],
+  ['CIFS', 'refused', 0xff534d42],
+  ['SMB2', 'refused', 0xfe534d42],
+  ['CephFS', 'refused', 0xc36400],
+  ['Lustre', 'refused', 0xbd00bd0],
+  ['GPFS', 'refused', 0x47504653],
+  ['AFS', 'refused', 0x5346414f],
+  ['9p', 'reported', 0x1021997],
+  ['FUSE', 'reported', 0x65735546],
+])('AC-A24 a store on %s is %s', (_name, outcome, type) => {
+  const { statfsSync } = fs;
+  const replace = (given: unknown) => {
+    Object.assign(fs, { statfsSync: given });
+    syncBuiltinESMExports();
+  };
+  onTestFinished(() => replace(statfsSync));
+  const folder = newFolder();
+  replace(() => ({ type }));
+  const problems: unknown[] = [];
+  if (outcome === 'refused') {
+    expect(() => open(folder, undefined, problems)).toThrow('is on a network file system');
+    expect(readdirSync(folder)).toEqual([]);
+  } else {
+    // The second use opens nothing, and reports nothing.
+    for (const _use of [1, 2]) expect(open(folder, undefined, problems).grants()).toEqual([]);
+  }
+  expect(problems).toMatchObject(outcome === 'reported' ? [{ details: { reason: 'shared_store' } }] : []);
 });

@@ -24,8 +24,12 @@ const changeRetryMs = 50;
 const proof = ['store', 'proof', 'value'];
 const proofText = 'hostler identity';
 
-/** NFS, SMB, CIFS and SMB2: locks of SQLite do not work there. */
-const networkFileSystems: ReadonlySet<number> = new Set([0x6969, 0x517b, 0xff534d42, 0xfe534d42]);
+/** NFS, SMB, CIFS, SMB2, CephFS, Lustre, GPFS and AFS: SQLite in WAL mode does not work between machines. */
+const networkFileSystems: ReadonlySet<number> = new Set([
+  ...[0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0xc36400, 0xbd00bd0, 0x47504653, 0x5346414f],
+]);
+/** 9p and FUSE: containers and WSL use them for local files too, so the store is used. */
+const maybeShared: ReadonlySet<number> = new Set([0x1021997, 0x65735546]);
 
 export interface StoreSettings {
   readonly folder: string;
@@ -38,17 +42,28 @@ const opened = new OpenedFiles<IdentityStore>();
 
 /** Await `loadLibsql` before. */
 export function openStore(settings: StoreSettings): IdentityStore {
-  prepareFolder(settings.folder);
+  const problem = prepareFolder(settings.folder);
   const file = path.join(realpathSync(settings.folder), identityFileName);
-  return opened.once(file, () => new IdentityStore(...prepare(file, settings)));
+  return opened.once(file, () => {
+    const store = new IdentityStore(...prepare(file, settings));
+    if (problem) settings.onProblem(problem);
+    return store;
+  });
 }
 
-function prepareFolder(folder: string): void {
+/** Returns a problem that does not keep the store from being used. */
+function prepareFolder(folder: string): HostError | undefined {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   requireTrusted(folder);
   if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
-  if (networkFileSystems.has(statfsSync(folder).type))
+  const { type } = statfsSync(folder);
+  if (networkFileSystems.has(type))
     throw storeLocked('is on a network file system', 'set identity.dir to a folder on a local disk');
+  if (!maybeShared.has(type)) return undefined;
+  return new HostError('invalid_spec', `${identityFileName} is on a file system that other machines may share`, {
+    ...{ field: 'identity.dir', reason: 'shared_store' },
+    hint: 'if several machines use this folder, set identity.dir to a folder on a local disk of each',
+  });
 }
 
 function prepare(file: string, settings: StoreSettings): [Database.Database, Sealer] {
