@@ -56,18 +56,26 @@ afterAll(async () => {
   await place.remove();
 });
 
-/** Resolves when `began` calls of the flood have begun. */
+/**
+ * Resolves when `began` calls of the flood have begun. On a busy machine the flood takes long to start, and its server takes long to read
+ * a call of 3.9 MB: 25 s beside twelve busy processes. So the wait ends with the process of the flood, or shortly before the test ends.
+ */
 async function beginFlood(lanes: number, bytes: number, began: number): Promise<void> {
   const before = starts().length;
-  flood = spawn(process.execPath, [file('./flood-worker.mjs'), ready.broker, 'sleepy'], {
+  const made = spawn(process.execPath, [file('./flood-worker.mjs'), ready.broker, 'sleepy'], {
     env: {
       ...{ ...process.env, KEY: keys.get('flood'), LANES: String(lanes), BYTES: String(bytes) },
       SLEEP_MS: String(sleepMs),
     },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
+  flood = made;
   const ofFlood = () => starts().slice(before);
-  await eventually('a flood', () => ofFlood().filter((name) => name === 'flood').length > began, 30_000);
+  const hasBegun = () => {
+    if (made.exitCode !== null) throw new Error(`the flood ended with ${made.exitCode}`);
+    return ofFlood().filter((name) => name === 'flood').length > began;
+  };
+  await eventually('a flood', hasBegun, 100_000);
 }
 
 async function endFlood(): Promise<void> {
