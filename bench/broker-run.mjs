@@ -91,7 +91,6 @@ const kinds = {
   },
   async 'receipts-host'() {
     const { serveWorkers } = await import('../dist/broker/serve-workers.js');
-    const { parseKeys } = await import('../dist/config/keys.js');
     const { brokerEntry } = await import('../dist/config/broker-settings.js');
     const { readFileSync } = await import('node:fs');
     const result = { bytes: Buffer.from('{"content":[]}'), isError: false, era: 'legacy' };
@@ -107,9 +106,10 @@ const kinds = {
         call: async () => result,
       },
       settings: brokerEntry.parse({ listen: { port: 0 }, limits: { callsPerWorker: 192, bytesPerSecond: 1024 ** 3 } }),
-      keys: parseKeys(JSON.parse(readFileSync(address, 'utf8')), (problem) => {
+      keys: JSON.parse(readFileSync(address, 'utf8')),
+      onKeyProblem(problem) {
         throw problem;
-      }),
+      },
       dataDir: key,
     });
     console.log(JSON.stringify({ url: served.url }));
