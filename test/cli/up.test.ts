@@ -28,6 +28,14 @@ async function ask(running: Running, id: number, method: string, params: object 
   return JSON.parse(line) as { result: Record<string, unknown> };
 }
 
+/** The facts that a relay prints with `--json`. Until the process `pid` has ended, it writes to the data directory. */
+async function readyOnStderr(running: Running): Promise<{ pid: number }> {
+  const line = await eventually('the line on stderr', () =>
+    running.stderr.split('\n').find((text) => text.startsWith('{') && text.endsWith('}')),
+  );
+  return JSON.parse(line) as { pid: number };
+}
+
 /** A server whose only tool takes as long as its argument says, and records that it was called. */
 const sleeper = (file: string) => `
   const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
@@ -124,7 +132,7 @@ describe('when it serves', () => {
     const called = path.join(place.folder, 'called');
     const one = { command: process.execPath, args: ['-e', sleeper(called)] };
     place.configure({ mcpServers: { one }, idleExit: 500 });
-    const begin = () => place.follow('up', '--config', place.config, '--stdio');
+    const begin = () => place.follow('up', '--config', place.config, '--stdio', '--json');
     const first = begin();
     await ask(first, 1, 'initialize', initialize);
     const last = ask(first, 2, 'tools/call', { name: 'one__sleep', arguments: { ms: 2_000 } });
@@ -136,23 +144,20 @@ describe('when it serves', () => {
     expect((await last).result).toEqual({ content: [] });
     expect([(await first.closed).code, (await down).code]).toEqual([0, 0]);
     expect(JSON.stringify((await ask(second, 2, 'tools/list')).result)).toContain('one__sleep');
+    const { pid } = await readyOnStderr(second);
     second.child.stdin?.end();
     await second.closed;
-    await eventually('the host has ended', () => !existsSync(path.join(place.dataDir, 'control.sock')));
+    await eventually('the host has ended', () => !isAlive(pid));
   });
 
   test('E12 over stdio, stdout belongs to the client, no key is printed, and the process ends with its client', async () => {
     place.configure({ idleExit: 500 });
     const running = place.follow('up', '--config', place.config, '--stdio', '--json');
-    const line = await eventually('the line on stderr', () =>
-      running.stderr.split('\n').find((text) => text.startsWith('{') && text.endsWith('}')),
-    );
-    const { pid, ...rest } = JSON.parse(line) as { pid: number };
+    const { pid, ...rest } = await readyOnStderr(running);
     expect(rest).toMatchObject({ ready: true, url: null, key: null });
     running.child.stdin?.end();
     expect(await running.closed).toMatchObject({ code: 0, stdout: '' });
     expect(running.stderr).not.toContain(readFileSync(path.join(place.dataDir, 'key'), 'utf8').trim());
-    // Until its process ends, the host writes to the data directory.
     await eventually('the host has ended', () => !isAlive(pid));
     expect(existsSync(path.join(place.dataDir, 'control.sock'))).toBe(false);
   });
