@@ -50,7 +50,7 @@ export function eventLine(event: HostEvent): EventLine | undefined {
     case 'freeze':
       return {
         level: 'warn',
-        text: `the whole host stalled; failures of servers do not count for ${formatDuration(event.forMs)}`,
+        text: `${freezeCauses[event.cause]}; failures of servers do not count for ${formatDuration(event.forMs)}`,
       };
     case 'breaker':
       return {
@@ -84,6 +84,11 @@ export function eventLine(event: HostEvent): EventLine | undefined {
   }
 }
 
+const freezeCauses: Readonly<Record<HostEventOf<'freeze'>['cause'], string>> = {
+  correlated: 'many servers failed together',
+  suspended: 'Hostler stood still',
+};
+
 const authLines: Readonly<Record<HostEventOf<'auth'>['status'], EventLine>> = {
   needed: { level: 'info', text: 'the server refused our token' },
   recovered: { level: 'info', text: 'another token is available' },
@@ -92,7 +97,7 @@ const authLines: Readonly<Record<HostEventOf<'auth'>['status'], EventLine>> = {
   logout: { level: 'warn', text: 'logged out' },
   refreshed: { level: 'debug', text: 'token refreshed' },
   step_up: { level: 'warn', text: 'a call needs more scopes' },
-  issuer_changed: { level: 'warn', text: 'it names another authorization server than auth.issuer' },
+  issuer_changed: { level: 'warn', text: 'the server names another authorization server than auth.issuer' },
   dead: { level: 'warn', text: 'the login has ended and cannot be renewed' },
 };
 

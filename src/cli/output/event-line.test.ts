@@ -1,0 +1,14 @@
+import { expect, test } from 'vitest';
+import type { HostEventOf } from '../../host/host-events.js';
+import { eventLine } from './event-line.js';
+
+const freeze = (cause: HostEventOf<'freeze'>['cause']): HostEventOf<'freeze'> => ({
+  ...{ kind: 'freeze', atMs: 0, server: 'a', run: 1, cause, servers: ['a'], forMs: 30_000, untilMs: 30_000 },
+});
+
+test.each([
+  ['correlated', 'many servers failed together'],
+  ['suspended', 'Hostler stood still'],
+] as const)('the line of a freeze names its cause: %s', (cause, words) => {
+  expect(eventLine(freeze(cause))?.text).toBe(`${words}; failures of servers do not count for 30s`);
+});
