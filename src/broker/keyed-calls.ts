@@ -120,5 +120,5 @@ function resultOf({ bytes, era }: Pick<ToolResult, 'bytes' | 'era'>): ToolResult
 const lateError = ({ server, tool }: KeyedCall): HostError =>
   new HostError('timeout', `server '${server}': ${tool} was not done at its deadline`, {
     ...{ server, tool, execution: 'uncertain' },
-    hint: 'make the call again with the same key to hear its outcome',
+    hint: 'make the call again with the same key to get its outcome',
   });

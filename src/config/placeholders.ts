@@ -175,7 +175,7 @@ function commandReference(name: string, field: string, isLate: boolean, { comman
     throw invalidSpec(
       field,
       `the output of the command '${shown}' cannot be used here`,
-      'use it in env, headers or auth.clientSecret',
+      'use it in env, headers, auth.clientSecret or auth.clientKey.pem',
     );
   if (!commands.has(name))
     throw invalidSpec(field, `the command '${shown}' is not in secrets.exec`, `add secrets.exec.${shown}`);

@@ -153,7 +153,7 @@ export const tooManyBytes = (actual: number, limit: number): HostError =>
   );
 
 export const tooManySendings = (limit: number): HostError =>
-  new HostError('overloaded', `${limit} sendings of this call wait for its receipt`, {
+  new HostError('overloaded', `this call was sent ${limit} times and waits for its receipt`, {
     ...{ reason: 'sendings', limit, retryAfterMs: 1_000, execution: 'uncertain' },
     hint: 'wait for the receipt before sending the call again',
   });

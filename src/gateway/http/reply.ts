@@ -55,7 +55,7 @@ export const REFUSALS = {
   role: refusal(
     403,
     ERRORS.denied.rpc,
-    'this page shows all servers; use the operator’s key, or a key without a role that may call a server',
+    'this page shows all servers; use the operator’s key, or a key that has no role and may call at least one server',
   ),
   method: refusal(405, invalid, 'use POST, or GET and DELETE with the session of a legacy client', [
     'Allow',

@@ -271,7 +271,7 @@ export class ParkedCall implements Resumable {
     const { relayed } = outcome;
     if (!this.#ports.calls.answerBytes.take(relayed.bytes.length)) {
       const { server } = this.#first;
-      const message = `server '${server}': its answer came while its client was asked, and the buffer for such answers is full`;
+      const message = `server '${server}' answered while the client was being asked a question, and the buffer for such answers is full`;
       return { error: new HostError('overloaded', message, { server, phase: 'answered', execution: 'uncertain' }) };
     }
     this.#storedBytes = relayed.bytes.length;
