@@ -10,6 +10,7 @@
  */
 import { backoffMs } from '../kernel/backoff.js';
 
+/** `threshold` and `resetMs` here are for tests: each server has those of its definition (config/server-definition.ts). */
 export const defaultBreakerPlan = {
   /** Consecutive failures that open the breaker; 0 and 1 both open it on the first failure. */
   threshold: 5,
