@@ -1,4 +1,4 @@
-/** The keys of the top level, and the key that a misspelt one stands for. */
+/** The keys of the top level of a configuration, and the search for the key that a misspelt key probably means. */
 import { nearestName } from '../kernel/nearest-name.js';
 
 export const hostConfigKeys = [
@@ -12,7 +12,7 @@ const shortKeyChars = 3;
 export const nearestKey = (written: string, ours: Iterable<string>): string | undefined =>
   nearestName(written, ours, ({ length }) => (length > shortKeyChars ? 2 : 1));
 
-/** Text of an unknown key, with the key that it may stand for. */
+/** What an error says about an unknown key; it suggests the nearest known key. */
 export function unknownKeyText(written: string, ours: Iterable<string>): string {
   const near = nearestKey(written, ours);
   return near === undefined ? 'is not known' : `is not known; did you mean ${near}?`;

@@ -20,7 +20,7 @@ import { SingleFlight } from './single-flight.js';
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 const kept = '{"content":[],"ttlMs":100,"cacheScope":"private"}';
 
-/** A server that answers at once with `reply`, or with `holds` when the test says so. */
+/** A server that answers at once with `reply`. If `holds` is set, it answers when the test calls the function in `held`. */
 function setUp(part: Partial<CallCacheParts> = {}) {
   const clock = new FakeClock();
   const cache = new ResponseCache(clock, callCachePlan);

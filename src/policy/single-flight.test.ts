@@ -87,7 +87,7 @@ describe('a caller that leaves', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('as the last one cancels the call, and the next caller starts another', async () => {
+  test('and was the last one cancels the call, and the next caller starts another', async () => {
     const { flights, sent, join } = setUp();
     const controller = new AbortController();
     const failure = failureOf(join({ signal: controller.signal }));
@@ -218,7 +218,7 @@ describe('a question of the server', () => {
     expect([asked, refusals]).toEqual([[], [[-32601, 'the client cannot be asked for elicitation/create']]]);
   });
 
-  test('and its other notifications go to all of them', () => {
+  test('is for one caller, but notifications of the server go to all callers', () => {
     const { sent, join } = setUp();
     const told: string[] = [];
     for (const who of ['ann', 'bob'])

@@ -159,7 +159,7 @@ async function openOnce(
     peer = new Peer(server, channel, clock, own, { isShared: options.isShared });
     const context: Negotiation = { server, peer, client, clock, deadlineAtMs, signal, newest: attempt.era, clean };
     const facts = await negotiate(context);
-    // Its end was reported before there was a session, and is not reported again.
+    // The peer may have closed before there was a session, and calls `closed` only once.
     if (peer.closedBy) throw peer.closedBy;
     const newest = eraNamed(facts.era);
     const renew = () =>
@@ -252,11 +252,7 @@ async function open(context: Negotiation & Opening, [era, ...older]: readonly Se
   return Promise.race([judged, openedAlone]);
 }
 
-/**
- * The error of a failed start, in terms of the server's configuration. No text of the server is compared.
- * The first responses reveal a peer that does not speak MCP: a page instead of JSON, a refusal of every era, or an error that
- * blames the request. A retry cannot change these. A 5xx, a broken connection or silence proves nothing.
- */
+/** Reasons of errors that also end the channel. */
 const endsChannel: ReadonlySet<unknown> = new Set(['exit', 'stdin_closed', 'stdout_closed']);
 
 /**
@@ -286,7 +282,11 @@ const requestFaults: ReadonlySet<number | undefined> = new Set([
   RPC.invalidParams,
 ]);
 
-/** Returns a `not_mcp` error for a peer that does not speak MCP, and any other error unchanged. */
+/**
+ * Returns a `not_mcp` error for a peer that does not speak MCP, and any other error unchanged. No text of the server is compared.
+ * The first responses reveal such a peer: a page instead of JSON, a refusal of every era, or an error that blames the request. A retry
+ * cannot change these. A 5xx, a broken connection or silence proves nothing.
+ */
 function notMcpError(error: unknown, server: string): unknown {
   if (!isHostError(error) || !isNotMcp(error)) return error;
   const { httpStatus, rpcCode } = error.details;

@@ -45,7 +45,7 @@ interface Builder {
 }
 
 const alternativesMax = 12;
-/** Builders that call builders; some call themselves. */
+/** Maximum nesting of calls from one builder to another. Some builders call themselves. */
 const depthMax = 3;
 
 const isNode = (value: unknown): value is Node =>
@@ -331,7 +331,7 @@ function hintOf(created: Node): Node | undefined {
 
 function usesAny(node: Node, names: readonly string[]): boolean {
   const args = list(node.arguments);
-  // A name in a placeholder is shown as it is, so only whole texts are looked up.
+  // Only a parameter that is the code, the whole message or the hint matters. Other parameters are shown as `<name>`.
   const texts = isCreation(node) ? [args[0], args[1], hintOf(node)] : args;
   return texts
     .filter(isNode)

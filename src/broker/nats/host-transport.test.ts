@@ -109,7 +109,7 @@ test('a call waits for the check of the store', async () => {
   expect(served).toEqual(['k1']);
 });
 
-test('D-40 a call that waited for the check until its worker sent it again is not served: its row may be removed', async () => {
+test('D-40 a call that waited for the check for 5 s is not served: the copy that its worker sent again may be done and its row removed', async () => {
   const { clock, served, call, check } = rig();
   const end = check();
   call('old');

@@ -71,7 +71,7 @@ export class ConnectionKeeper {
     this.#learner?.want();
   }
 
-  /** Resolves when the manifest was asked for, or was lately. Never rejects. */
+  /** Resolves when a question for the manifest was answered, at once if that was less than 5 s ago. Never rejects. */
   look(): Promise<void> {
     return this.#learner?.look() ?? Promise.resolve();
   }

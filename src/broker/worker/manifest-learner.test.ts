@@ -61,7 +61,7 @@ describe('a manifest that is wanted', () => {
   });
 });
 
-describe('a look', () => {
+describe('`look`, for a call of an unknown tool', () => {
   test('shares the question in flight', async () => {
     learner.want();
     let looks = 0;

@@ -39,7 +39,10 @@ export class ManifestLearner {
     if (this.#asking === undefined && !this.#cancelNext) void this.#ask();
   }
 
-  /** Resolves after one question, or at once if one was answered lately. Never rejects. */
+  /**
+   * For a call of a tool that the manifest does not have: asks once, or joins a question in flight, and resolves when it is answered. Resolves
+   * at once if a question ended less than 5 s ago. Never rejects.
+   */
   look(): Promise<void> {
     if (this.#asking !== undefined) return this.#asking;
     if (this.#isOver || this.parts.clock.nowMs() - this.#endedAtMs < freshMs) return Promise.resolve();

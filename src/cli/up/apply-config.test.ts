@@ -179,7 +179,7 @@ const newFile: HostConfig = { mcpServers: all, roles: { r2: { allow: ['*/*'] } }
 test.each([
   ['a setting that cannot be used', { ...newFile, unlistedRole: 'sometimes' } as unknown as HostConfig, undefined],
   ['an internal error in the keys of workers', newFile, new TypeError('not a HostError')],
-  ['keys that the broker refuses', newFile, new HostError('invalid_spec', 'too many mailboxes')],
+  ['keys that the broker refuses', newFile, new HostError('invalid_spec', 'too many workers')],
 ])('E11 an edit with %s is refused as a whole, and nothing was applied', async (_what, after, thrown) => {
   const { host, gateway, rightsOf } = await open(oldFile);
   const swapped: string[] = [];

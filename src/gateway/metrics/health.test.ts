@@ -13,14 +13,14 @@ test('a process that answers is alive', () => {
   expect(healthz()).toEqual({ status: 200, contentType: 'application/json', body: '{"ok":true}' });
 });
 
-test('without unknown servers the process is ready once the host is open', () => {
+test('if the tools of all servers are known, the process is ready once the host is open', () => {
   const readiness = new Readiness(new FakeClock());
   expect(readiness.readyz()).toEqual(unready('starting'));
   readiness.opened(undefined);
   expect(readiness.readyz()).toEqual(ready);
 });
 
-test.each(['resolved', 'rejected'])('it is ready when the learning at boot is over, %s', async (how) => {
+test.each(['resolved', 'rejected'])('the process is ready when the startup listing has %s', async (how) => {
   const clock = new FakeClock();
   const readiness = new Readiness(clock);
   let end: () => void = () => {};

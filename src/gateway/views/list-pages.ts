@@ -101,7 +101,7 @@ export class ListPages {
   }
 }
 
-/** The entry without an output schema of another type. */
+/** The entry without its output schema, if that is not of type object. */
 function withObjectOutput(entry: Entry): Entry {
   const { item } = entry;
   const raw = item.hasModernOutput ? editMembers(item.raw, [['outputSchema', undefined]]) : undefined;

@@ -35,7 +35,7 @@ describe('a view', () => {
     expect(now().servers).toEqual(['a', 'b']);
   });
 
-  test('of a removed or hidden server is no endpoint, even while a client still uses it', () => {
+  test('is empty after its server was removed or hidden, and the endpoint does not exist any more', () => {
     const { upstreams, views } = make({ a: { tools: ['t'] }, b: { tools: ['t'] } });
     const [a, b] = ['a', 'b'].map((server) => ({ kind: 'server', server }) as const) as [EndpointId, EndpointId];
     const both = () => [a, b].map((each) => views.has(each, principal));
@@ -75,7 +75,7 @@ describe('a view', () => {
     expect(views.of({ kind: 'server', server: 'a' }, principalOf('x', 'all'))).not.toBe(of('x', 'all'));
   });
 
-  test('is built once for a thousand principals at each of fifty endpoints', () => {
+  test('is built once for each role and endpoint: 500 views for a thousand principals at fifty endpoints', () => {
     const servers = Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`s${i}`, { tools: ['t'] }]));
     const { upstreams, views } = make(servers);
     upstreams.accessKeyOf = ({ role }) => `${role}`;

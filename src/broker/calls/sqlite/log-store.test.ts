@@ -7,7 +7,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-test('B6: a disk that a checkpoint finds full is reported with the operations of the same message', () => {
+test('B6: if a checkpoint finds the disk full, the answer to the same message says so, and its operations are done', () => {
   const { prepare } = Database.prototype;
   vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, text: string) {
     const statement = prepare.call(this, text);
