@@ -12,7 +12,7 @@ const file = (name) => fileURLToPath(new URL(name, import.meta.url));
 const server = kind === 'node' ? [process.execPath, [file('./echo-stdio.mjs')]] : ['perl', [file('./twenty-tools.pl')]];
 const names = Array.from({ length: Number(count) }, (_, i) => `s${i}`);
 
-/** The simplest relay: starts all servers at once, with one handshake and one list each. */
+/** One server of the simplest relay, which starts all servers at once: a handshake and one list. */
 function listOne() {
   return new Promise((resolve) => {
     const child = spawn(...server, { stdio: ['pipe', 'pipe', 'ignore'] });

@@ -68,7 +68,7 @@ describe('the secret of a configured client', () => {
     put('second-secret');
     as.grants.expireAccessTokens();
     expect(await docs.refusedOnce()).toBe(true);
-    // The kept secret, and the new one.
+    // One request with the first secret; then one with the first secret again, which is refused, and one with the second.
     expect(as.tokenRequests('refresh_token')).toHaveLength(3);
   });
 

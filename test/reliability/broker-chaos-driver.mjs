@@ -94,7 +94,7 @@ const loops = workers.flatMap((worker) =>
   }),
 );
 
-// --- kills
+// --- faults
 
 const serverPids = () =>
   processes().filter((pid) => {
@@ -106,7 +106,8 @@ const serverPids = () =>
   });
 let [serverKills, cuts] = [0, 0];
 const untilMs = performance.now() + seconds * 1_000;
-// The first kills are one of each kind, so that a short run has all kinds.
+// The first four faults are fixed: a killed server, cut connections, a killed host, a killed nats-server (without NATS a host). So a short
+// run has each of them.
 const first = [0.1, 0.5, 0.8, 0.9];
 while (performance.now() < untilMs) {
   await nap(randomInt(random, 100, 900));

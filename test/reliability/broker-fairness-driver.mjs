@@ -1,9 +1,9 @@
 /**
- * Runs alone in a PID namespace: nine workers at a regular pace, and one that floods from a separate process, at one host. Rounds
- * with and without the flood alternate. Prints one JSON line. Arguments: rounds, seed, folder, duration of half a round in ms.
+ * Runs alone in a PID namespace: nine calm workers and one worker that floods, which is a separate process, at one host. Prints one
+ * JSON line. Arguments: rounds, a seed that is not used, folder, duration of one measurement in ms, `unbounded` for no limit of bytes.
  *
- * Two kinds of calm workers make one call at a time: paced workers begin a call at fixed intervals, eager workers begin the next
- * call at once.
+ * Each round has four measurements: two without the flood, then two with it. In the first of each two the calm workers are paced: they
+ * begin a call at fixed intervals. In the second they are eager: they begin the next call at once.
  */
 import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -14,9 +14,7 @@ import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { connect } from '../../dist/broker/worker/index.js';
 
-const [rounds, , folder, halfMs, rate] = process.argv
-  .slice(2)
-  .map((word) => (/^\d+$/.test(word) ? Number(word) : word));
+const [rounds, , folder, forMs, rate] = process.argv.slice(2).map((word) => (/^\d+$/.test(word) ? Number(word) : word));
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const calm = Array.from({ length: 9 }, (_, at) => `calm${at}`);
@@ -24,7 +22,7 @@ const callMs = 5;
 const beatMs = 50;
 /** Calls that the server runs at once, fewer than the flood has ready. */
 const concurrency = 8;
-/** The maximum for one worker. */
+/** Calls of the flood at the same time: the maximum for one worker. */
 const floodLanes = 256;
 
 // --- a host with a broker, its workers, and the flood
@@ -94,11 +92,11 @@ const cpuMs = () => {
   return (Number(user) + Number(system)) * 10;
 };
 
-// --- half a round
+// --- one measurement
 
 let number = 0;
 let failures = 0;
-async function half(isPaced, forMs) {
+async function measure(isPaced, forMs) {
   const tookMs = [];
   const [beganCount, beganCpuMs] = [began(), cpuMs()];
   const rates = await Promise.all(
@@ -139,11 +137,11 @@ async function half(isPaced, forMs) {
 
 const kinds = ['paced', 'eager'];
 const seen = Object.fromEntries(kinds.map((kind) => [kind, { solo: [], flooded: [] }]));
-await half(false, 1_500);
+await measure(false, 1_500);
 for (let round = 0; round < rounds; round++) {
-  for (const kind of kinds) seen[kind].solo.push(await half(kind === 'paced', halfMs));
+  for (const kind of kinds) seen[kind].solo.push(await measure(kind === 'paced', forMs));
   await beginFlood();
-  for (const kind of kinds) seen[kind].flooded.push(await half(kind === 'paced', halfMs));
+  for (const kind of kinds) seen[kind].flooded.push(await measure(kind === 'paced', forMs));
   await endFlood();
 }
 for (const { tools } of workers) await tools.close();
@@ -151,10 +149,10 @@ up.kill('SIGTERM');
 const [code] = up.exitCode === null ? await once(up, 'exit') : [up.exitCode];
 
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
-const summed = (halves) => ({
-  perSecond: Math.round(median(halves.map(({ rates }) => rates.reduce((sum, each) => sum + each))) * 10) / 10,
+const summed = (measured) => ({
+  perSecond: Math.round(median(measured.map(({ rates }) => rates.reduce((sum, each) => sum + each))) * 10) / 10,
   ...Object.fromEntries(
-    ['p50Ms', 'p99Ms', 'floodPerSecond', 'hostCpu'].map((name) => [name, median(halves.map((each) => each[name]))]),
+    ['p50Ms', 'p99Ms', 'floodPerSecond', 'hostCpu'].map((name) => [name, median(measured.map((each) => each[name]))]),
   ),
 });
 const figures = Object.fromEntries(
@@ -175,5 +173,5 @@ const figures = Object.fromEntries(
     ];
   }),
 );
-console.log(JSON.stringify({ rounds, halfMs, failures, ...figures, exit: code }));
+console.log(JSON.stringify({ rounds, forMs, failures, ...figures, exit: code }));
 process.exit(0);
