@@ -93,7 +93,9 @@ export function createSupervise(parts: SuperviseParts): Supervise {
   return (definition, predecessor, ofClient) => {
     const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
-    const plan = planOf({ maxRestarts, windowMs, onExhausted });
+    const startsProcess = isStdio(spec) || isAttached(spec);
+    const lossProbeMsMax = startsProcess ? defaultPlan.lossProbeMsMax : connectionProbeMsMax;
+    const plan = planOf({ maxRestarts, windowMs, onExhausted, lossProbeMsMax });
     // The next process may pass another factory under this name, so the history of an attached server is not stored.
     const kept = ofClient || isAttached(spec) ? undefined : histories?.of(name, fingerprintOf(definition), plan);
     // A restored server continues with its ledger, even without a state file.
@@ -238,14 +240,20 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
   return connector.authFor(name, connector.tokensOf(name, spec.headers, provider));
 }
 
+type OwnPlan = Pick<RestartPlan, 'maxRestarts' | 'windowMs' | 'onExhausted' | 'lossProbeMsMax'>;
+
+/** As for the checks of an open breaker (policy/breaker.ts): a connection to a server over HTTP starts no process. */
+const connectionProbeMsMax = 15_000;
+
 /** Servers with equal settings share one plan object. */
-function sharedPlans(): (own: Pick<RestartPlan, 'maxRestarts' | 'windowMs' | 'onExhausted'>) => RestartPlan {
+function sharedPlans(): (own: OwnPlan) => RestartPlan {
   const plans = new Map<string, RestartPlan>();
-  return ({ maxRestarts, windowMs, onExhausted }) => {
-    const key = `${maxRestarts} ${windowMs} ${onExhausted}`;
+  return (own) => {
+    const { maxRestarts, windowMs, onExhausted, lossProbeMsMax } = own;
+    const key = `${maxRestarts} ${windowMs} ${onExhausted} ${lossProbeMsMax}`;
     const known = plans.get(key);
     if (known) return known;
-    const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
+    const plan: RestartPlan = { ...defaultPlan, ...own };
     setBounded(plans, key, plan, plansMax);
     return plan;
   };

@@ -6,6 +6,8 @@ import {
   fullDelayMs,
   type Ledger,
   probeDelayMs,
+  probeFailed,
+  type RestartPlan,
   restartDelayMs,
   restartsInWindow,
 } from './restart-plan.js';
@@ -90,5 +92,31 @@ describe('chance', () => {
     expect(full).toEqual([60_000, 120_000, 240_000, 300_000, 300_000]);
     expect(probeDelayMs(emptyLedger, defaultPlan, () => 0)).toBe(48_000);
     expect(probeDelayMs(emptyLedger, defaultPlan, () => 1)).toBe(72_000);
+  });
+
+  test.each(['connect_failed', 'transport'])('W30 after %s a server without a process is probed soon', (code) => {
+    const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
+    const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
+    expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(15_000);
+    expect(probeDelayMs(ledger, remote, () => 1)).toBe(18_000);
+    expect(probeDelayMs(ledger, defaultPlan, () => 0.5)).toBe(300_000);
+  });
+
+  test.each(['timeout', 'protocol_error', 'overloaded'])('W30 after %s it is probed as seldom as before', (code) => {
+    const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
+    const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
+    expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(300_000);
+  });
+
+  test('W30 a call that finds the server unreachable brings the next probe nearer, and never delays it', () => {
+    const reason = { code: 'connect_failed', message: '' };
+    const nextProbe = (plan: RestartPlan, nextProbeAtMs: number) => {
+      const context = { nowMs: 1_000, plan, random: () => 0.5 };
+      const [, next] = probeFailed(emptyLedger, { by: 'call', nextProbeAtMs }, reason, context);
+      return 'nextProbeAtMs' in next && next.nextProbeAtMs;
+    };
+    const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
+    expect([nextProbe(remote, 200_000), nextProbe(remote, 9_000)]).toEqual([16_000, 9_000]);
+    expect(nextProbe(defaultPlan, 200_000)).toBe(200_000);
   });
 });

@@ -25,6 +25,8 @@ export const defaultPlan = {
   delayMsMax: 5_000,
   probeMs: 60_000,
   probeMsMax: 300_000,
+  /** Upper bound of the interval while the server cannot be reached. Infinity: each probe starts a process. */
+  lossProbeMsMax: Number.POSITIVE_INFINITY,
   /** Share of the delay by which a probe may be earlier or later. */
   probeJitter: 0.2,
   /** Time during which calls cannot wake a parked server. */
@@ -95,10 +97,17 @@ export function restartDelayMs(
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
   backoffMs(delayMs, restarts - 1, delayMsMax);
 
-export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random: Random): number {
-  const full = backoffMs(plan.probeMs, failedProbes, plan.probeMsMax);
+export function probeDelayMs({ failedProbes, parked }: Ledger, plan: RestartPlan, random: Random): number {
+  const grownMs = backoffMs(plan.probeMs, failedProbes, plan.probeMsMax);
+  const full = Math.min(grownMs, lossProbeMs(parked?.reason, plan));
   return full * (1 + plan.probeJitter * (2 * random() - 1));
 }
+
+/** Lost and refused connections. The server may be back at any time. */
+const lossCodes: ReadonlySet<string | undefined> = new Set(['connect_failed', 'transport']);
+
+const lossProbeMs = (reason: Reason | undefined, { lossProbeMsMax }: RestartPlan): number =>
+  lossCodes.has(reason?.code) ? lossProbeMsMax : Number.POSITIVE_INFINITY;
 
 // --- where a failure leads
 
@@ -162,7 +171,7 @@ export function park(before: Ledger, reason: Reason, { nowMs, plan, random }: Fa
 /** Between two probes one call may try a parked server; more would let callers hammer it. */
 export function probeFailed(before: Ledger, probe: Probe, reason: Reason, context: FailureContext): FailureResult {
   if (probe.by === 'call' && probe.nextProbeAtMs > context.nowMs) {
-    const { nextProbeAtMs } = probe;
+    const nextProbeAtMs = Math.min(probe.nextProbeAtMs, context.nowMs + lossProbeMs(reason, context.plan));
     return [before, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nextProbeAtMs + context.plan.wakeAfterMs }];
   }
   return park({ ...before, failedProbes: before.failedProbes + 1 }, reason, context);

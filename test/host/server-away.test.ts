@@ -99,6 +99,47 @@ describe('W6 a server whose port was closed', () => {
   });
 });
 
+describe('W30 a server that could not be reached for an hour is served soon after it is back', () => {
+  /** A host on its own clock whose server is parked, after probes without end. */
+  async function unreachable(proxyStatus?: number) {
+    const server = await openServer();
+    const moody = MoodyHost.make();
+    if (proxyStatus === undefined) await server.crash();
+    else server.proxyStatus = proxyStatus;
+    await moody.start({ mcpServers: { a: { url: server.url, lazy: false } } });
+    await eventually('it is parked', async () => {
+      await moody.clock.advanceAsync(1_000);
+      return moody.row.state === 'parked';
+    });
+    return { server, moody };
+  }
+
+  const probed = async (moody: MoodyHost, times: number) => {
+    for (let i = 0; i < times; i++) {
+      const { run } = moody.row;
+      await moody.clock.advanceAsync(moody.row.nextProbeInMs ?? Number.NaN);
+      await eventually('it was probed in vain', () => moody.row.run > run && moody.row.state === 'parked');
+    }
+  };
+
+  test.each([
+    ['refuses connections', undefined],
+    ['stands behind a proxy that answers 502', 502],
+  ])('when it %s', async (_how, proxyStatus) => {
+    const { server, moody } = await unreachable(proxyStatus);
+    await probed(moody, 6);
+    // A call may try it too, and does not delay the next probe.
+    await moody.clock.advanceAsync(5_000);
+    expect(await failureOf(moody.call())).toMatchObject({ code: 'server_parked' });
+    expect(moody.row.nextProbeInMs).toBeLessThanOrEqual(18_000);
+    server.proxyStatus = undefined;
+    if (proxyStatus === undefined) await server.listen();
+    await moody.clock.advanceAsync(18_000);
+    await eventually('it is ready', () => moody.row.state === 'ready');
+    expect(await outcomeOf(moody.call())).toBe('ok');
+  });
+});
+
 test('W6 after timeouts the open time stays 30 s, although the server answers every ping', async () => {
   const server = await openServer();
   const moody = MoodyHost.make();
