@@ -10,7 +10,8 @@ import type { Member, SimulatedWorld } from './simulated-world.js';
 export class SimulatedOperator {
   readonly #host: Host;
   readonly #world: SimulatedWorld;
-  readonly #stopped = new Set<string>();
+  /** Stopped servers, each with its last stop. */
+  readonly #stopped = new Map<string, symbol>();
   readonly #removed = new Set<string>();
 
   constructor(host: Host, world: SimulatedWorld) {
@@ -47,15 +48,20 @@ export class SimulatedOperator {
   #stop(member: Member): void {
     const { name, upstream } = member;
     this.#note(member, 'stop');
-    this.#stopped.add(name);
+    const stop = Symbol(name);
+    this.#stopped.set(name, stop);
     this.#host.stop(name).then(
       () => {
-        // It may have been started again before its end.
-        if (!this.#stopped.has(name)) return;
+        // It may have been started again before its end, and stopped once more.
+        if (this.#stopped.get(name) !== stop) return;
         const left = upstream.kind === 'stdio' ? upstream.live : upstream.port.exchanges;
         if (left > 0) this.#world.wrong.push(`${name} is stopped and has ${left} processes or exchanges`);
       },
-      (error: unknown) => this.#expect(error, name, ['server_not_found']),
+      (error: unknown) => {
+        this.#expect(error, name, ['server_not_found']);
+        // The server is being removed, and is added again only after that.
+        if (this.#stopped.get(name) === stop) this.#stopped.delete(name);
+      },
     );
   }
 
@@ -93,7 +99,7 @@ export class SimulatedOperator {
 
   #checkStopped(): void {
     const rows = this.#world.status();
-    for (const name of this.#stopped) {
+    for (const name of this.#stopped.keys()) {
       const { state } = rows.get(name) ?? {};
       if (state !== undefined && state !== 'stopped' && state !== 'stopping')
         this.#world.wrong.push(`${name} was stopped and is ${state}`);
