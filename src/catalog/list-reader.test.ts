@@ -67,6 +67,15 @@ test('a server that cannot list its tools is usable; a lost session is closed', 
   expect(lost.closes()).toBe(1);
 });
 
+test('W11 a server that refuses its first list with 429 is throttled as a whole, and then connected to again', async () => {
+  const { learner, throttle, closes } = set([new HostError('overloaded', 'too many', { httpStatus: 429 })]);
+  await expect(learner.begin({ deadlineAtMs: 1_000 })).rejects.toMatchObject({
+    code: 'overloaded',
+    details: { retryAfterMs: 1_000 },
+  });
+  expect([throttle.leftMs('a'), closes()]).toEqual([1_000, 1]);
+});
+
 test('many announcements cause one read, and one more if others arrive during it', async () => {
   const { clock, learner, learnt, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
   await learner.begin({ deadlineAtMs: 1_000 });

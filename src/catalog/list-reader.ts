@@ -102,10 +102,12 @@ export class ListReader {
    * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes it and rejects.
    */
   async readFirst(limits: CallOptions): Promise<void> {
-    const { session, onProblem } = this.#parts;
+    const { session, throttle, onProblem } = this.#parts;
     try {
       await this.#readOnce(limits);
-    } catch (error) {
+    } catch (cause) {
+      // The pause also applies to the instances of other clients, which may be open.
+      const error = throttle.failed(session.server, cause);
       // A server that answers with an error can still be called.
       if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
         this.stop();

@@ -68,8 +68,6 @@ export class SimulatedHttpServer {
   readonly check = new RequestCheck();
   /** Descriptions of requests that should not have been sent. */
   readonly wrong: string[] = [];
-  /** Whether a list belongs to a connection that calls use: the first list of a connection is a part of its start. */
-  isUp: () => boolean = () => true;
   /** Seconds of Retry-After. */
   retryAfterS = 1;
   readonly #sessions = new Set<string>();
@@ -238,7 +236,7 @@ export class SimulatedHttpServer {
   #noteEnd({ method }: McpMessage, from: Sender, fate: HttpFate): void {
     const { session, reply } = from;
     const asksForFewer = fate.startsWith('http_429') || fate === 'http_503_wait';
-    const isHeard = reply.isOpen && (method === 'tools/call' || (method === 'tools/list' && this.isUp()));
+    const isHeard = reply.isOpen && (method === 'tools/call' || method === 'tools/list');
     const askedMs = fate === 'http_429' ? 0 : this.retryAfterS * 1_000;
     if (asksForFewer && isHeard) this.check.throttled(method, from, this.mcp.parts.clock.nowMs(), askedMs);
     else if (method === 'tools/list' && fate !== 'hang') this.check.listed(session);

@@ -261,7 +261,6 @@ export class SimulatedWorld {
           hasServerStream: chance.happens(0.5),
         })
       : new SimulatedStdioServer(parts);
-    if (upstream.kind === 'http') upstream.isUp = () => this.status().get(name)?.state === 'ready';
     const fresh = { hasTimedOut: false, isCircuitClosed: true, wasParked: false, isWakeSpent: false };
     return { name, upstream, entry, isOneAtATime, isPerClient, callMs: callS * 1_000, concurrency, ...fresh };
   }
