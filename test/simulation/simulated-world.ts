@@ -221,8 +221,9 @@ export class SimulatedWorld {
   }
 
   /** A call must not be cut while its caller waits, only because its server answers nothing else. */
-  #checkNotAtWork({ name, upstream, isOneAtATime, callMs }: Member): void {
-    if (!isOneAtATime) return;
+  #checkNotAtWork({ name, upstream, isOneAtATime, isPerClient, callMs }: Member): void {
+    // The calls of clients with instances use the connections of these, which have no events.
+    if (!isOneAtATime || isPerClient) return;
     const nowMs = this.clock.nowMs();
     for (const { nonce, takenAtMs, isBegun, isAwaited } of upstream.mcp.cutJobs) {
       const call = nonce === undefined || !isAwaited() ? undefined : this.askedBy(nonce);
