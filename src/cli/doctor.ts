@@ -36,7 +36,7 @@ import { EXIT } from './exit-codes.js';
 import { counted, printJson, printLines } from './output/print.js';
 import { stateText } from './output/states.js';
 import { noteOf } from './output/status-table.js';
-import { type Line, type Style, span } from './output/styled.js';
+import { flow, type Line, type Style, screenOf, span } from './output/styled.js';
 import { notTrusted } from './trust/ask-trust.js';
 import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
 import { hasPort, rememberedPort } from './up/port.js';
@@ -46,6 +46,7 @@ type FindConfig = () => ConfigLocation;
 const nodeFloor = [20, 19] as const;
 
 const lineChars = 400;
+const indent = 8;
 
 export const doctor: Command = {
   name: 'doctor',
@@ -64,7 +65,9 @@ export const doctor: Command = {
     if (args.has('json')) printJson({ ok: !isBroken, findings });
     else {
       const end = isBroken ? span('bad', 'a check failed') : span('good', 'all checks passed');
-      printLines([...findings.flatMap(lines), '', end]);
+      const screen = screenOf(process.stdout);
+      const rows = findings.flatMap(lines).flatMap((line) => flow(line, screen, indent));
+      printLines([...rows, '', end]);
     }
     return isBroken ? EXIT.failed : EXIT.done;
   },
@@ -79,7 +82,7 @@ const looks: Readonly<Record<Finding['level'], readonly [Style, symbol: string]>
 function lines({ check, level, what, hint }: Finding): Line[] {
   const [style, symbol] = looks[level];
   const first: Line = [span(style, level.padEnd(6), symbol), `  ${check}: ${neutraliseLine(what, lineChars)}`];
-  return hint === undefined ? [first] : [first, `        ${neutraliseLine(hint, lineChars)}`];
+  return hint === undefined ? [first] : [first, `${' '.repeat(indent)}${neutraliseLine(hint, lineChars)}`];
 }
 
 /** The Hostler of this folder's configuration, else the only one that runs; undefined if none or several run. */

@@ -44,7 +44,7 @@ async function once(client: ControlClient, server: string | undefined, isJson: b
 
 /** The table or the server, and the lines below it. */
 function blockOf({ facts, rows }: Picture, server: string | undefined): [lines: Line[], foot: Line[]] {
-  if (server !== undefined) return [rows.flatMap(serverLines), []];
+  if (server !== undefined) return [rows.flatMap((row) => serverLines(row, screenOf(process.stdout))), []];
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
   const startedMs = systemClock.date().getTime() - Date.parse(facts.startedAt);
   const table = facts.isStopping ? ['Hostler is stopping'] : statusTable(rows, screenOf(process.stdout));

@@ -4,12 +4,14 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, hostOptions, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
-import { formatDuration, printJson, printText } from './output/print.js';
+import { formatDuration, printJson, printLines } from './output/print.js';
 import { stateSpan } from './output/states.js';
+import { flow, type Line, type Screen, screenOf } from './output/styled.js';
 
 const labelChars = 100;
 const lineChars = 400;
 const hashChars = 19;
+const gap = 2;
 
 export const why: Command = {
   name: 'why',
@@ -23,13 +25,13 @@ export const why: Command = {
       // JSON omits undefined members.
       const explained = (await client.request('why', { target, role: args.text('role') })) as Explanation;
       if (args.has('json')) printJson(explained);
-      else printText(render(explained));
+      else printLines(render(explained, screenOf(process.stdout)));
       return EXIT.done;
     });
   },
 };
 
-function render(explained: Explanation): string {
+function render(explained: Explanation, screen: Screen): Line[] {
   const { server, tool, shownAs, principal, visible, rule, state, auth, breaker, cache, budget, pin, repair, call } =
     explained;
   const subject = tool === undefined ? server : `${server}/${tool}`;
@@ -56,9 +58,10 @@ function render(explained: Explanation): string {
   ];
   const shown = rows.filter(([, text]) => text !== '');
   const width = Math.max(...shown.map(([label]) => Math.min(label.length, 40)));
-  return shown
-    .map(([label, text]) => `${neutraliseLine(label, labelChars).padEnd(width)}  ${neutraliseLine(text, lineChars)}`)
-    .join('\n');
+  return shown.flatMap(([label, text]) => {
+    const line = `${neutraliseLine(label, labelChars).padEnd(width + gap)}${neutraliseLine(text, lineChars)}`;
+    return flow(line, screen, width + gap);
+  });
 }
 
 /** The chain from the metadata of the server to the last answer of its authorization server. */

@@ -3,7 +3,7 @@ import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { ago, counted, formatDuration } from './print.js';
 import { stateSpan } from './states.js';
-import { type Line, type Piece, type Screen, span } from './styled.js';
+import { flow, type Line, type Piece, type Screen, span } from './styled.js';
 import { table } from './table.js';
 
 const errorChars = 400;
@@ -87,7 +87,7 @@ function shownError({ name, label }: StatusRow, message: string): string {
 }
 
 /** Everything about one server, a fact on each line. */
-export function serverLines(row: StatusRow): Line[] {
+export function serverLines(row: StatusRow, screen: Screen): Line[] {
   const { name, lastError, problem } = row;
   const since = (ms: number | undefined) => (ms === undefined ? '' : ago(ms));
   const facts: (readonly [string, Piece])[] = [
@@ -113,7 +113,7 @@ export function serverLines(row: StatusRow): Line[] {
   const shown = facts.filter(([, text]) => text !== '');
   return [
     span('strong', name),
-    ...shown.map(([label, text]): Line => [span('dim', `  ${label.padEnd(width)}  `), text]),
+    ...shown.flatMap(([label, text]) => flow([span('dim', `  ${label.padEnd(width)}  `), text], screen, width + 4)),
   ];
 }
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { countFor } from '../../../test/tier.js';
 import { seededRandom } from '../../kernel/random.js';
 import { neutraliseJson, neutraliseLine, showUnseen } from '../../kernel/terminal-text.js';
-import { cut, paint, plainScreen, type Screen, screenOf, span, widthOf, wrap } from './styled.js';
+import { cut, flow, type Line, paint, plainScreen, type Screen, screenOf, span, widthOf, wrap } from './styled.js';
 import { table } from './table.js';
 
 const terminal = { isTTY: true, columns: 100 };
@@ -84,6 +84,18 @@ test('a pipe gets every column uncut', () => {
 
 test('text is broken between words, never within one', () => {
   expect(wrap('one two three fourteen'.split(' '), 9, '  ')).toEqual(['one two', '  three', '  fourteen']);
+});
+
+test.each<[string, Line, readonly string[]]>([
+  ['a line that fits', 'one two three', ['one two three']],
+  ['a longer one', 'note  one two three four', ['note  one two', '      three four']],
+  ['pieces', [span('bad', 'broken', '✗'), '  one: two, three'], ['✗ broken  one:', '      two, three']],
+  ['a word in two pieces', ['one two thr', span('dim', 'ee! four')], ['one two three!', '      four']],
+  ['an indentation before a long word', `      ${'x'.repeat(12)} y`, [`      ${'x'.repeat(12)}`, '      y']],
+])('AC-E14 %s is broken between words, with an indentation', (_name, line, shown) => {
+  const screen: Screen = { width: 16, isColoured: false, hasSymbols: true };
+  expect(flow(line, screen, 6).map((each) => paint(each, screen))).toEqual(shown);
+  expect(flow(line, plainScreen, 6)).toEqual([line]);
 });
 
 test('AC-E14 random texts of a server add no control character to a table, a log line, a comparison or JSON', () => {

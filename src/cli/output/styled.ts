@@ -72,6 +72,32 @@ export function clip(line: Line, screen: Screen): Line {
   });
 }
 
+/**
+ * Breaks a line between words to fit the screen. The following lines start with `indent` blanks. A longer word, such as a path, stays
+ * whole: the terminal breaks it.
+ */
+export function flow(line: Line, screen: Screen, indent: number): Line[] {
+  const pieces = isPieces(line) ? line : [line];
+  if (pieces.reduce((sum, piece) => sum + widthOf(textOf(piece, screen)), 0) <= screen.width) return [line];
+  const lines: Piece[][] = [[]];
+  let left = screen.width;
+  let mayBreak = false;
+  for (const piece of pieces) {
+    for (const word of textOf(piece, screen).split(/(?<= )(?=[^ ])/)) {
+      if (mayBreak && widthOf(word.trimEnd()) > left) {
+        lines.push([' '.repeat(indent)]);
+        left = screen.width - indent;
+        mayBreak = false;
+      }
+      lines.at(-1)?.push(typeof piece === 'string' ? word : { style: piece.style, text: word });
+      left -= widthOf(word);
+      // An indentation is not a line of its own.
+      mayBreak = word.endsWith(' ') && (mayBreak || word.trim() !== '');
+    }
+  }
+  return lines;
+}
+
 const isPieces = (line: Line): line is readonly Piece[] => Array.isArray(line);
 
 const oneLine = (text: string): string => neutralise(text).replaceAll('\n', '\\n').replaceAll('\t', ' ');
