@@ -9,6 +9,7 @@ import { normaliseConfig } from '../config/client-config.js';
 import { parseConfigText, readConfigSource } from '../config/config-file.js';
 import { configFileName, ownConfigFile } from '../config/folders.js';
 import { isOwnCommand } from '../config/own-entry.js';
+import { hasPlainSecret } from '../config/plain-secrets.js';
 import { isHostError } from '../kernel/errors.js';
 import { quoted } from '../kernel/shell-word.js';
 import { parseCommandArgs } from './command.js';
@@ -98,7 +99,7 @@ const title: Line = [span('strong', 'hostler'), ` ${version}: the supervised hos
 const stepLines = ({ command, meaning }: NextStep): Line[] =>
   command.length > commandChars
     ? [['  ', span('name', command)], `      ${meaning}`]
-    : [['  ', span('name', command.padEnd(commandChars)), ` ${meaning}`]];
+    : [['  ', span('name', command.padEnd(commandChars)), `  ${meaning}`]];
 
 const stepsOf = (running: readonly Running[], env: Environment): NextStep[] =>
   running.slice(0, hostsShown).map(({ config, dataDir }) => ({
@@ -189,16 +190,18 @@ const serversOfClients = (env: Environment): ClientServers[] =>
     return servers?.length === 0 || (servers === undefined && !existsSync(file)) ? [] : [{ client, file, servers }];
   });
 
-/** `17 servers in 4 clients, 11 of them different, 2 whose command does not exist` */
+/** `17 servers in 4 clients, 11 of them different, 3 with secrets in plain text, 2 whose command does not exist` */
 function summaryOf(clients: readonly ClientServers[], env: Environment): string {
   const found = clients.flatMap(({ servers }) => (servers ? [servers] : []));
   const all = found.flat();
   if (all.length === 0) return 'There is no hostler.json yet, and no client has MCP servers.';
   const different = new Map(all.map((entry) => [JSON.stringify([entry.command, entry.args, entry.url]), entry]));
   const missing = [...different.values()].filter(({ command }) => typeof command === 'string' && !exists(command, env));
+  const plain = all.filter((entry) => hasPlainSecret({ ...entry })).length;
+  const secrets = plain === 0 ? '' : `, ${plain} with secrets in plain text`;
   const lost = missing.length === 0 ? '' : `, ${missing.length} whose command does not exist`;
   const unequal = different.size === all.length ? '' : `, ${different.size} of them different`;
-  return `${counted(all.length, 'server')} in ${counted(found.length, 'client')}${unequal}${lost}`;
+  return `${counted(all.length, 'server')} in ${counted(found.length, 'client')}${unequal}${secrets}${lost}`;
 }
 
 function exists(command: string, { PATH = '' }: Environment): boolean {

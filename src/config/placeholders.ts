@@ -16,6 +16,7 @@ import { type EntryTable, isEntryTable, UnusableEntry } from './copy-config.js';
 import { configFolder } from './folders.js';
 import { invalidSpec } from './invalid-spec.js';
 import { type Reference, replacePlaceholders } from './placeholder-syntax.js';
+import { secretName } from './plain-secrets.js';
 import { isLateField, literal, referenceText } from './secrets/references.js';
 
 export interface PlaceholderSources {
@@ -40,8 +41,6 @@ const depthMax = 32;
 const shownChars = 200;
 /** Redacting these variables would garble every path. */
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
-
-const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
 /** Entries that allow nothing. They replace an unusable role or budget; unusable keys and groups are left out. */
 const closed: ReadonlyMap<string, unknown> = new Map(

@@ -63,6 +63,16 @@ test.each<[string, Record<string, unknown>, RegExp]>([
     /\n5 servers in 4 clients, 3 of them different, 1 whose command does not exist\n/,
   ],
   [
+    'secrets in plain text',
+    {
+      '.cursor/mcp.json': { mcpServers: { a: { ...node, env: { API_KEY: 'abcdef123456' } }, b: web } },
+      '.config/Code/User/mcp.json': {
+        servers: { c: { type: 'http', url: 'https://c.example', headers: { Authorization: 'Bearer ${input:c}' } } },
+      },
+    },
+    /\n3 servers in 2 clients, 1 with secrets in plain text\n/,
+  ],
+  [
     'Hostler itself in the file of a client',
     {
       '.cursor/mcp.json': { mcpServers: { a: node, hostler: { command: 'hostler', args: ['up', '--stdio'] } } },
