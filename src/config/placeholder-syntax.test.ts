@@ -146,11 +146,11 @@ describe('AC-E4 a value that cannot be read disables only its entry, which is na
     ['gemini-cli', '$NONE', 'the variable NONE is not set', undefined],
     ['gemini-cli', '%NONE%', 'the variable NONE is not set', undefined],
     ['opencode', '{env:NONE}', 'the variable NONE is not set', undefined],
-    ['vscode', braces('input:token'), 'needs a value that only its client can ask for or look up', undefined],
-    ['vscode', braces('command:get'), 'needs a value that only its client can ask for or look up', undefined],
-    ['vscode', braces('config:a.b'), 'needs a value that only its client can ask for or look up', undefined],
-    ['continue', braces('{ secrets.T }'), 'needs a value that only its client can ask for or look up', undefined],
-    ['mcpb', braces('user_config.key'), 'needs a value that only its client can ask for or look up', undefined],
+    ['vscode', braces('input:token'), 'is a value that only its client can ask for or look up', undefined],
+    ['vscode', braces('command:get'), 'is a value that only its client can ask for or look up', undefined],
+    ['vscode', braces('config:a.b'), 'is a value that only its client can ask for or look up', undefined],
+    ['continue', braces('{ secrets.T }'), 'is a value that only its client can ask for or look up', undefined],
+    ['mcpb', braces('user_config.key'), 'is a value that only its client can ask for or look up', undefined],
     ['cursor of the user', braces('workspaceFolder'), 'needs the folder of a project', '.cursor/mcp.json'],
     ['zed of the user', braces('workspaceFolder'), 'needs the folder of a project', '.config/zed/settings.json'],
     ['nested', braces(`V:-${braces('W')}`), 'the default of a placeholder contains another placeholder', undefined],
@@ -160,7 +160,8 @@ describe('AC-E4 a value that cannot be read disables only its entry, which is na
     };
     const { mcpServers, faults, file } = read(config, place);
     expect([...mcpServers.keys()]).toEqual(['other']);
-    expect(faults).toEqual([expect.stringContaining(`${file}:1:53: mcpServers.My Server.env.T: ${reason}`)]);
+    const said = /^(?:is|needs) /.test(reason) ? `${written} ${reason}` : reason;
+    expect(faults).toEqual([expect.stringContaining(`${file}:1:53: mcpServers.My Server.env.T: ${said}`)]);
   });
 
   test('all faults of all entries are reported with line and column', () => {

@@ -4,6 +4,7 @@
  * Invariant: pure. A text that is no placeholder of a known kind stays as it is.
  */
 import path from 'node:path';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 
 /** What a placeholder stands for. */
 export type Reference =
@@ -23,6 +24,8 @@ const ownVariable = /^env:(.*?)(?::-(.*))?$/s;
 const folders = new Set(['userHome', 'workspaceFolder', 'workspaceFolderBasename', 'workspaceRoot']);
 /** Values that a client asks its user for, or knows from its own settings. */
 const asked = /^(?:input|command|config|prompt|secret|secrets|user_config)[:.]/;
+
+const shownChars = 100;
 
 interface Replacing {
   /** The text is the value of a variable or header. */
@@ -64,7 +67,7 @@ function referenceOf(written: string): Reference | undefined {
   const content = written.replace(/^\$?\{\{?\s*|\s*\}?\}$/g, '');
   if (content === '/' || content === 'pathSeparator') return { kind: 'text', text: path.sep };
   if (folders.has(content)) return { kind: 'folder', name: content };
-  if (asked.test(content)) return { kind: 'refused', ...onlyInClient };
+  if (asked.test(content)) return { kind: 'refused', ...onlyInClient(neutraliseLine(written, shownChars)) };
   const [, kind, name = ''] = /^(file|exec):(.*)$/s.exec(content) ?? [];
   if (kind === 'file' || kind === 'exec') return { kind, name };
   const match = content.startsWith('env:') ? ownVariable.exec(content) : variable.exec(content);
@@ -75,7 +78,7 @@ const nestedDefault = {
   what: 'the default of a placeholder contains another placeholder',
   hint: 'write the default as plain text',
 };
-const onlyInClient = {
-  what: 'needs a value that only its client can ask for or look up',
+const onlyInClient = (written: string) => ({
+  what: `${written} is a value that only its client can ask for or look up`,
   hint: `write it as \${env:NAME} or \${file:PATH} instead`,
-};
+});

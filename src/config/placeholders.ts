@@ -195,7 +195,8 @@ function folderOf(name: string, field: string, { env, folder }: PlaceholderSourc
   if (name === 'userHome') return env.HOME ?? homedir();
   const project = projectFolder(env, folder);
   if (project !== undefined) return name === 'workspaceFolderBasename' ? path.basename(project) : project;
-  throw invalidSpec(field, 'needs the folder of a project, but this is a file of the user', 'write the path instead');
+  const what = `\${${name}} needs the folder of a project, but this is a file of the user`;
+  throw invalidSpec(field, what, 'write the path instead');
 }
 
 /** Clients keep files of a project in folders such as `.vscode`, and those of the user in folders of the account. */

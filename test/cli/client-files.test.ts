@@ -50,7 +50,7 @@ const clients = [
     'vscode',
     'project/.vscode/mcp.json',
     { everything: 'everything', docs: 'docs' },
-    { github: 'needs a value that only its client can ask for' },
+    { github: 'is a value that only its client can ask for' },
   ],
   ['windsurf', '.codeium/windsurf/mcp_config.json', { memory: 'memory', docs: 'docs' }, {}],
   [
