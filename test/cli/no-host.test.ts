@@ -63,6 +63,19 @@ test('the exit codes equal those with a running Hostler, and nothing is left aft
   }
 });
 
+test('the error of a server that cannot start names neither a later try nor a log, which only a running Hostler has', async () => {
+  const crash = { command: process.execPath, args: ['-e', 'throw new Error("no database")'] };
+  place.configure({ mcpServers: { crash, missing: { command: 'no-such-command-here' } } });
+  for (const [server, said] of [
+    ['crash', /exited with code 1; .*no database.*\[server_parked\]\n +fix the cause and repeat the command/],
+    ['missing', /was not found on the server's PATH \[server_parked\]\n +install it/],
+  ] as const) {
+    const { code, stderr } = await hostler('call', server, 'echo', '{}');
+    expect([code, stderr]).toEqual([4, expect.stringMatching(said)]);
+    expect(stderr).not.toMatch(/next try|reload|hostler logs \w/);
+  }
+});
+
 test('tools starts servers that were never listed, once; hostler up then knows the tools', async () => {
   const first = await hostler('tools', 'one');
   expect([first.code, first.stdout]).toEqual([0, expect.stringMatching(/\none +echo [\s\S]*\n11 tools of 1 server/)]);

@@ -69,13 +69,26 @@ export async function openLocalHost(args: ParsedArgs): Promise<HostClient> {
     await host.open(withoutEagerServers(config as HostConfig));
     const request: HostClient['request'] = async (op, params = {}, emit = () => {}) => {
       if (op === 'tools') await listUnlisted(host, params.server as string | undefined);
-      return operations[op]?.(params, { signal: interrupted.signal, emit });
+      try {
+        return await operations[op]?.(params, { signal: interrupted.signal, emit });
+      } catch (error) {
+        throw isHostError(error) ? ownError(error) : error;
+      }
     };
     return { request, close };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+/** This host ends now: it does not try a parked server again, and no command can read its log. */
+function ownError(error: HostError): HostError {
+  if (error.code !== 'server_parked' || !isHostError(error.cause)) return error;
+  const { code, message, hint } = error.cause;
+  // The hint for a process that ended names its log.
+  const own = 'fix the cause and repeat the command; for the rest of its stderr: hostler up, then hostler logs';
+  return error.with({ message, hint: code === 'transport' ? own : (hint ?? own) });
 }
 
 async function readConfig({ config: file, isFoundInFolder }: UpOptions, redactor: Redactor) {
