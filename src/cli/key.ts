@@ -20,6 +20,7 @@ import { table } from './output/table.js';
 
 /** Maximum length of an argument that an error quotes. */
 const shownChars = 64;
+const actions: readonly string[] = ['add', 'list', 'revoke', 'nats'];
 
 export const key: Command = {
   name: 'key',
@@ -51,19 +52,20 @@ export const key: Command = {
   },
   positionals: [1, 2],
   async run(args) {
-    const [what, name] = args.positionals;
+    const [what = '', given] = args.positionals;
+    if (!actions.includes(what))
+      throw keyUsageError(`'${neutraliseLine(what, shownChars)}' is not one of ${actions.join(', ')}`);
+    const name = what === 'add' || what === 'revoke' ? required(given) : '';
     const { file } = await commandConfig(args);
     switch (what) {
       case 'add':
-        return (await import('./key/add-key.js')).addKey(args, file, required(name));
+        return (await import('./key/add-key.js')).addKey(args, file, name);
       case 'list':
         return list(args, file);
       case 'revoke':
-        return revoke(args, file, required(name));
-      case 'nats':
-        return (await import('./key/print-nats-config.js')).printNatsConfig(args, keysOf(file));
+        return revoke(args, file, name);
       default:
-        throw keyUsageError(`'${neutraliseLine(String(what), shownChars)}' is not one of add, list, revoke, nats`);
+        return (await import('./key/print-nats-config.js')).printNatsConfig(args, keysOf(file));
     }
   },
 };

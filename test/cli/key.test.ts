@@ -25,6 +25,16 @@ const hashOf = (made: string) => `sha256:${createHash('sha256').update(made).dig
 const text = () => readFileSync(place.config, 'utf8');
 const keys = () => (parseConfigText(text(), 'x') as { keys?: Record<string, Record<string, unknown>> }).keys;
 
+test.each([
+  [['ad', 'ann'], "'ad' is not one of add, list, revoke, nats"],
+  [['revoke'], 'the name of the key is missing'],
+])('wrong usage is reported also without a configuration: key %s', async (words, said) => {
+  rmSync(place.config);
+  const env = { HOME: place.folder, XDG_CONFIG_HOME: '', HOSTLER_DATA_DIR: '' };
+  const { code, stderr } = await new Running(['key', ...words], env, place.folder).closed;
+  expect([code, stderr]).toEqual([2, expect.stringContaining(said)]);
+});
+
 describe('add', () => {
   test('shows the key once, stores its hash, and keeps every comment in its place', async () => {
     const { code, stdout } = await key(
