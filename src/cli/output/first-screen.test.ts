@@ -75,7 +75,20 @@ test('without a key or without HTTP no key is shown', () => {
   const text = (changes: object) => shown(firstScreen({ ...screen, ...changes })).join('\n');
   expect(text({ key: undefined })).toContain('No key is needed');
   expect(text({ url: undefined })).not.toContain('Connect');
+  expect(firstLine({ ...screen, url: undefined, servers: 3 })).toBe('hostler 1.2.3 serves 3 servers over stdio');
   expect(text({ rows: [] })).toContain('no servers are configured');
+});
+
+test('a list that fails leaves no tools, or those of the last list', () => {
+  const noteIn = (tools: number) =>
+    shown(
+      statusTable(
+        [row('a', { tools, toolsError: "server 'a' answered tools/list with error -32000: locked" })],
+        plainScreen,
+      ),
+    )[1];
+  expect(noteIn(0)).toMatch(/ no tools: answered tools\/list with error -32000: locked$/);
+  expect(noteIn(9)).toMatch(/ tools of an earlier list: answered tools\/list with error -32000: locked$/);
 });
 
 test('the table of states is aligned, and as wide as the terminal', () => {

@@ -67,7 +67,7 @@ export const firstLine = ({
   key,
 }: Pick<FirstScreen, 'version' | 'url' | 'key'> & { readonly servers: number }): string =>
   `hostler ${version} serves ${servers} ${servers === 1 ? 'server' : 'servers'} ${url === undefined ? 'over stdio' : `at ${url}`}${
-    key === undefined ? '' : `; the key is in ${key.file}`
+    key === undefined || url === undefined ? '' : `; the key is in ${key.file}`
   }`;
 
 function serverLines(rows: readonly StatusRow[], screen: Screen): Line[] {

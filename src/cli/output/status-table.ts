@@ -59,7 +59,9 @@ export function noteOf(row: StatusRow): string {
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
-    row.toolsError === undefined ? '' : `no tools: ${shownError(row, row.toolsError)}`,
+    row.toolsError === undefined
+      ? ''
+      : `${row.tools === 0 ? 'no tools' : 'tools of an earlier list'}: ${shownError(row, row.toolsError)}`,
     // An older host sends none.
     ...(row.notes ?? []).map((note) => neutraliseLine(note, errorChars)),
     unroutedNote(row),
