@@ -1,6 +1,5 @@
 /** A connection of a worker whose answers the test gives. */
-import type { CallRequest } from '../../src/broker/protocol/messages.js';
-import type { AskedCalls } from '../../src/broker/service/transport.js';
+import type { AskedCalls, CallRequest } from '../../src/broker/protocol/messages.js';
 import type { Receipt, WorkerConnection } from '../../src/broker/worker/connection.js';
 import { HostError } from '../../src/kernel/errors.js';
 

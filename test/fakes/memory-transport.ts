@@ -1,7 +1,6 @@
 /** A transport within the process: both sides of the protocol without bytes, with simulated network faults. */
-import type { CallRequest, HostMessage } from '../../src/broker/protocol/messages.js';
+import type { AskedCalls, CallRequest, HostMessage, WorkerMessage } from '../../src/broker/protocol/messages.js';
 import type {
-  AskedCalls,
   ServiceHandlers,
   WorkerIdentity,
   WorkerSession,
@@ -15,6 +14,14 @@ import type {
   WorkerConnection,
 } from '../../src/broker/worker/connection.js';
 import { HostError } from '../../src/kernel/errors.js';
+import { newId } from '../../src/kernel/random.js';
+
+type Answer<Op> = Extract<HostMessage, { op: Op }>;
+
+interface Waiter {
+  readonly resolve: (answer: HostMessage) => void;
+  readonly reject: (error: HostError) => void;
+}
 
 const closedError = (): HostError =>
   new HostError('transport', 'the connection to the broker was lost', { reason: 'closed', execution: 'uncertain' });
@@ -77,11 +84,8 @@ export class MemoryTransport implements WorkerTransport {
     this.cut();
   }
 
-  /** Passes a request to the service. Resolves when it is answered. */
-  answer<Answer>(begin: (done: (answer: Answer) => void, failed: (error: HostError) => void) => void): Promise<Answer> {
-    if (this.#isStopping)
-      return Promise.reject(new HostError('transport', 'the host stops', { execution: 'not_executed' }));
-    return new Promise<Answer>(begin);
+  get isStopping(): boolean {
+    return this.#isStopping;
   }
 
   #connect(identity: WorkerIdentity, { session: id, handlers }: OpenConnectionOptions): MemoryConnection {
@@ -108,7 +112,8 @@ export class MemoryConnection implements WorkerConnection {
   readonly #transport: MemoryTransport;
   readonly #place: string;
   readonly #handlers: ConnectionHandlers;
-  readonly #pending = new Set<(error: HostError) => void>();
+  /** By key or id. */
+  readonly #pending = new Map<string, Waiter>();
   #isOver = false;
   #settleClosed: (error: HostError | undefined) => void = () => {};
 
@@ -138,32 +143,28 @@ export class MemoryConnection implements WorkerConnection {
     return this.identity.role;
   }
 
-  call(request: CallRequest): Promise<Receipt> {
-    const { handlers, storeId } = this.#transport;
-    return this.#request<Receipt>((done, failed) =>
-      handlers.call({
-        ...{ session: this.hostSession, request, refuse: failed },
-        receipt: (owner) => {
-          if (!this.#transport.losesReceipts) done({ owner, storeId });
-        },
-      }),
-    );
+  async call(request: CallRequest): Promise<Receipt> {
+    const { owner } = (await this.#request(request.key, { op: 'call', ...request })) as Answer<'receipt'>;
+    return { owner, storeId: this.#transport.storeId };
   }
 
-  ask(keys: readonly string[]): Promise<AskedCalls> {
-    return this.#request((done) => void this.#transport.handlers.ask(this.hostSession, keys).then(done));
+  async ask(keys: readonly string[]): Promise<AskedCalls> {
+    const id = newId();
+    const { running, resend } = (await this.#request(id, { op: 'ask', id, keys })) as Answer<'asked'>;
+    return { running, resend };
   }
 
-  manifest(): Promise<Buffer> {
-    return this.#request((done) => void this.#transport.handlers.manifest(this.hostSession).then(done));
+  async manifest(): Promise<Buffer> {
+    const id = newId();
+    return ((await this.#request(id, { op: 'manifest', id })) as Answer<'manifest'>).body;
   }
 
   cancel(key: string): void {
-    if (this.#reaches) this.#transport.handlers.cancel(this.hostSession, key);
+    this.#send({ op: 'cancel', key });
   }
 
   acknowledge(keys: readonly string[]): void {
-    if (this.#reaches) this.#transport.handlers.acknowledge(this.hostSession, keys);
+    this.#send({ op: 'ack', keys });
   }
 
   async close(): Promise<void> {
@@ -174,7 +175,7 @@ export class MemoryConnection implements WorkerConnection {
   end(error: HostError | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    for (const fail of [...this.#pending]) fail(closedError());
+    for (const { reject } of this.#pending.values()) reject(closedError());
     if (this.#transport.current.get(this.#place) === this) this.#transport.current.delete(this.#place);
     this.#transport.handlers.left(this.hostSession, error?.details.reason ?? 'closed');
     this.#settleClosed(error);
@@ -182,34 +183,38 @@ export class MemoryConnection implements WorkerConnection {
 
   deliver(message: HostMessage): boolean {
     if (this.#isOver || (message.op === 'reply' && this.#transport.losesReplies)) return false;
-    queueMicrotask(() => {
-      if (this.#isOver) return;
-      if (message.op === 'reply') this.#handlers.reply(message.key, message.body);
-      else if (message.op === 'progress') this.#handlers.progress(message.key, message.params);
-      else if (message.op === 'manifest_changed') this.#handlers.manifestChanged(message.revision);
-    });
+    if (message.op === 'receipt' || message.op === 'refused') this.#answered(message.key, message);
+    else if (message.op === 'asked' || message.op === 'manifest') this.#answered(message.id, message);
+    else queueMicrotask(() => this.#pass(message));
     return true;
   }
 
-  get #reaches(): boolean {
-    return !this.#isOver && !this.#transport.isBlackHole;
+  #answered(id: string, message: HostMessage): void {
+    if (message.op === 'receipt' && this.#transport.losesReceipts) return;
+    const waiter = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (message.op === 'refused') waiter?.reject(message.error);
+    else waiter?.resolve(message);
   }
 
-  #request<Answer>(
-    begin: (done: (answer: Answer) => void, failed: (error: HostError) => void) => void,
-  ): Promise<Answer> {
+  #pass(message: HostMessage): void {
+    if (this.#isOver) return;
+    if (message.op === 'reply') this.#handlers.reply(message.key, message.body);
+    else if (message.op === 'progress') this.#handlers.progress(message.key, message.params);
+    else if (message.op === 'manifest_changed') this.#handlers.manifestChanged(message.revision);
+  }
+
+  #send(message: WorkerMessage): void {
+    if (!this.#isOver && !this.#transport.isBlackHole) this.#transport.handlers.heard(this.hostSession, message);
+  }
+
+  #request(id: string, message: WorkerMessage): Promise<HostMessage> {
     if (this.#isOver) return Promise.reject(closedError().with({ execution: 'not_executed' }));
+    if (this.#transport.isStopping)
+      return Promise.reject(new HostError('transport', 'the host stops', { execution: 'not_executed' }));
     return new Promise((resolve, reject) => {
-      const fail = (error: HostError) => {
-        this.#pending.delete(fail);
-        reject(error);
-      };
-      this.#pending.add(fail);
-      if (!this.#reaches) return;
-      this.#transport.answer(begin).then((answer) => {
-        this.#pending.delete(fail);
-        resolve(answer);
-      }, fail);
+      this.#pending.set(id, { resolve, reject });
+      this.#send(message);
     });
   }
 }

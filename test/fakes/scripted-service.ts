@@ -3,9 +3,10 @@
  * access control, storage or limits.
  */
 import { errorBody, manifestBody, resultBody } from '../../src/broker/protocol/reply-body.js';
-import type { IncomingCall, ServiceHandlers, WorkerSession } from '../../src/broker/service/transport.js';
+import type { WorkerSession } from '../../src/broker/service/transport.js';
 import { HostError, isHostError } from '../../src/kernel/errors.js';
 import type { Era } from '../../src/wire/channel.js';
+import { type IncomingCall, ScriptedHandlers } from './scripted-handlers.js';
 
 export interface ScriptedCall {
   readonly key: string;
@@ -22,7 +23,7 @@ interface Row {
 
 type Tools = readonly string[] | ((session: WorkerSession) => readonly string[]);
 
-export class ScriptedService implements ServiceHandlers {
+export class ScriptedService extends ScriptedHandlers {
   /** Tools as `server/tool`. */
   #tools: Tools;
   #version = 1;
@@ -45,6 +46,7 @@ export class ScriptedService implements ServiceHandlers {
   onSending: ((incoming: IncomingCall) => HostError | undefined) | undefined;
 
   constructor(tools: Tools = ['nova/nova_click']) {
+    super();
     this.#tools = tools;
   }
 
@@ -93,9 +95,8 @@ export class ScriptedService implements ServiceHandlers {
     session.send({ op: 'progress', key, params: Buffer.from(JSON.stringify(params)) });
   }
 
-  cancel(session: WorkerSession, key: string): boolean {
+  cancel(_session: WorkerSession, key: string): void {
     this.cancelled.push(key);
-    return this.rows.has(`${session.name} ${key}`);
   }
 
   acknowledge(session: WorkerSession, keys: readonly string[]): void {
@@ -127,8 +128,4 @@ export class ScriptedService implements ServiceHandlers {
     });
     return manifestBody({ revision: this.revision, tools, denied: this.denied });
   }
-
-  connected(): void {}
-
-  left(): void {}
 }

@@ -46,6 +46,11 @@ export class RigWorker implements WorkerSession {
   }
 
   send(message: HostMessage): boolean {
+    if (message.op === 'receipt') return this.answers.set(message.key, 'receipt').size > 0;
+    if (message.op === 'refused') {
+      this.answers.set(message.key, message.error.code);
+      return this.refusals.set(message.key, message.error).size > 0;
+    }
     if (this.isReading) this.heard.push(message);
     return this.isReading;
   }
@@ -57,15 +62,12 @@ export class RigWorker implements WorkerSession {
       ...{ sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined },
       ...{ trace: undefined, ...more },
     };
-    this.#rig.service.call({
-      ...{ session: this, request },
-      receipt: () => this.answers.set(key, 'receipt'),
-      refuse: (error) => {
-        this.answers.set(key, error.code);
-        this.refusals.set(key, error);
-      },
-    });
+    this.#rig.service.heard(this, { op: 'call', ...request });
     await settled();
+  }
+
+  acknowledge(...keys: string[]): void {
+    this.#rig.service.heard(this, { op: 'ack', keys });
   }
 
   /** The outcome: the text of the result, or the error. */

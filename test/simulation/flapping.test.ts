@@ -135,13 +135,10 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
     if (far >= 3) {
       isReading = far === 3;
       counts.sent++;
-      service.call({
-        ...{ session, receipt: () => {}, refuse: () => {} },
-        request: {
-          ...{ key: `k${at}`, deadlineMs: 1_000, server: 'nova', tool: 'click', args: Buffer.from('{}') },
-          ...{ sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined },
-          trace: undefined,
-        },
+      service.heard(session, {
+        ...{ op: 'call', key: `k${at}`, deadlineMs: 1_000, server: 'nova', tool: 'click', args: Buffer.from('{}') },
+        ...{ sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined },
+        trace: undefined,
       });
       for (let turn = 0; turn < 6; turn++) await new Promise((resolve) => setImmediate(resolve));
     }
@@ -151,7 +148,7 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
       await service.ask(session, [`k${at}`]);
     }
     counts.replies += heard.length;
-    if (heard.length > 0) service.acknowledge(session, heard);
+    if (heard.length > 0) service.heard(session, { op: 'ack', keys: heard });
     clock.advance(100);
     host.calls.length = 0;
     host.listingsRequested.length = 0;

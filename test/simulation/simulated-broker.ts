@@ -62,12 +62,8 @@ export class SimulatedBroker {
     const request = { ...none, wantsProgress: false, isCallersKey: false, key, deadlineMs, tool };
     return new Promise((resolve) => {
       this.#waiting.set(key, resolve);
-      this.service.call({
-        session: this.session,
-        request: { ...request, args: Buffer.from(JSON.stringify({ nonce: key })) },
-        receipt: () => {},
-        refuse: (error) => this.#end(key, outcomeOf(error)),
-      });
+      const args = Buffer.from(JSON.stringify({ nonce: key }));
+      this.service.heard(this.session, { op: 'call', ...request, args });
     });
   }
 
@@ -91,9 +87,10 @@ export class SimulatedBroker {
   }
 
   #hear(message: HostMessage): boolean {
+    if (message.op === 'refused') this.#end(message.key, outcomeOf(message.error));
     if (message.op !== 'reply') return true;
     const { key, body } = message;
-    this.service.acknowledge(this.session, [key]);
+    this.service.heard(this.session, { op: 'ack', keys: [key] });
     const reply = readReplyBody(body);
     this.#end(key, reply.kind === 'error' ? outcomeOf(reply.error) : 'ok');
     return true;

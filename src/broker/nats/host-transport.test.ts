@@ -3,7 +3,7 @@ import { FakeClock } from '../../kernel/fake-clock.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { Identities } from '../identities.js';
 import { writeMessage } from '../protocol/messages.js';
-import type { IncomingCall, ServiceHandlers } from '../service/transport.js';
+import type { ServiceHandlers } from '../service/transport.js';
 import { HostTransport } from './host-transport.js';
 import { type NatsConnection, type NatsMessage, TurnBatch } from './nats-client.js';
 
@@ -44,13 +44,14 @@ function rig() {
   const entryOf = (name: string) => [name, { ...worker, worker: { name, epoch: 'e1' } }] as const;
   const identities = new Identities(new Map([entryOf('w1')]), clock);
   const handlers = {
-    call: ({ request, receipt }: IncomingCall) => {
-      served.push(request.key);
-      receipt('owner');
+    heard: (session, message) => {
+      if (message.op !== 'call') return;
+      served.push(message.key);
+      session.send({ op: 'receipt', key: message.key, owner: 'owner', storeId: 's' });
     },
     connected: () => {},
     left: () => {},
-  } as unknown as ServiceHandlers;
+  } satisfies ServiceHandlers;
   const store = {
     ...{ id: 's', seenToken: '', sawToken: () => {} },
     checking: undefined as Promise<void> | undefined,

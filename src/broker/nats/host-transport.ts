@@ -17,7 +17,6 @@ import {
   type WorkerMessage,
   writeMessage,
 } from '../protocol/messages.js';
-import { serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorkerSubject, queueGroup, senderOf, sessionSubject, workerSubject } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage, type TurnBatch, watchConnection } from './nats-client.js';
@@ -75,8 +74,6 @@ export class HostTransport implements WorkerTransport {
   /** True until the intake has a new connection. */
   #isStale = false;
   #heldBytes = 0;
-  /** The signed sequence is added when receipts are sent. */
-  readonly #facts = () => ({ storeId: this.options.store.id });
 
   constructor(private readonly options: HostTransportOptions) {
     this.#sessions = new Sessions({ ...options, publish: (subject, message) => this.#publish(subject, message) });
@@ -141,7 +138,7 @@ export class HostTransport implements WorkerTransport {
       else if (said.op === 'here') this.#hello(said, session, message.reply);
       else if (said.op === 'bye') this.#sessions.left(session, said.connection);
       else if (said.op === 'call') this.#call(said, message.data.length, session);
-      else this.#serve(said, session);
+      else this.options.handlers.heard(session, said);
     } catch (error) {
       refuse('unknown', asHostError(error));
     }
@@ -160,10 +157,6 @@ export class HostTransport implements WorkerTransport {
     this.#refusals.set(subject, clock.at(clock.nowMs() + refusalMs, late));
   }
 
-  #serve(message: WorkerMessage, session: NatsSession): void {
-    serveMessage(message, session, this.options.handlers, this.#facts, session.send);
-  }
-
   #hello({ connection, seen = '' }: Said<'here'>, session: NatsSession, reply: string | undefined): void {
     const { store } = this.options;
     store.sawToken(seen);
@@ -178,11 +171,11 @@ export class HostTransport implements WorkerTransport {
   }
 
   #call(call: Said<'call'>, bytes: number, session: NatsSession): void {
-    const { store } = this.options;
+    const { store, handlers } = this.options;
     // The worker sends it again.
     if (this.#isStale || this.#wasPaused()) return;
-    if (store.checking === undefined) this.#serve(call, session);
-    else this.#hold(bytes, store.checking, () => this.#serve(call, session));
+    if (store.checking === undefined) handlers.heard(session, call);
+    else this.#hold(bytes, store.checking, () => handlers.heard(session, call));
   }
 
   /** Serves the call when the id of the store was checked, unless that took `heldMs` or more. */
@@ -211,7 +204,7 @@ export class HostTransport implements WorkerTransport {
     const { connection, onProblem, store } = this.options;
     const messages = this.#outbox.get(subject) ?? [];
     this.#outbox.delete(subject);
-    // The sequence in the last receipt covers the rows of all receipts, and a signature costs as much as a message.
+    // The signed sequence is added here. That of the last receipt covers the rows of all receipts, and a signature costs as much as a message.
     const last = messages.findLast(({ op }) => op === 'receipt');
     try {
       const encoded = messages.map((each) =>

@@ -95,6 +95,7 @@ const hostMessages = {
 export type WorkerMessage = Message<typeof workerMessages>;
 export type HostMessage = Message<typeof hostMessages>;
 export type CallRequest = Members<(typeof workerMessages)['call']>;
+export type AskedCalls = Omit<Members<(typeof hostMessages)['asked']>, 'id'>;
 export type Hello = Members<(typeof workerMessages)['hello']>;
 export type Welcome = Members<(typeof hostMessages)['welcome']>;
 

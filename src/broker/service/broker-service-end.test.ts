@@ -4,7 +4,6 @@ import { describe, expect, test } from 'vitest';
 import { gate, ServiceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
 import type { WorkerMessage } from '../protocol/messages.js';
-import { serveMessage } from './serve-message.js';
 import type { WorkerSession } from './transport.js';
 
 const three = { nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } };
@@ -86,8 +85,9 @@ test('D-44 a session that joins a call of another does not keep the arguments of
       deadlineMs: 10_000,
       isCallersKey: true,
     } as const;
-    const facts = () => ({ storeId: 'store' });
-    serveMessage(message as unknown as WorkerMessage, session, rig.service, facts, ({ op }) => void answers.push(op));
+    const { send: answer } = session;
+    session.send = (said) => answers.push(said.op) > 0 && answer.call(session, said);
+    rig.service.heard(session, message as unknown as WorkerMessage);
     return new WeakRef(args);
   };
   send(rig.worker('w1', 'r1', 's1'));
@@ -205,7 +205,7 @@ describe('a reply', () => {
     expect(ann.answers.get('next')).toBe('overloaded');
     await bob.call('k0', 'read');
     expect(bob.outcome('k0')).toBeDefined();
-    rig.service.acknowledge(ann, ['k0']);
+    ann.acknowledge('k0');
     await settled();
     await settled();
     expect(ann.outcome('k16')).toBeDefined();

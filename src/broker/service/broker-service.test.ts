@@ -345,7 +345,7 @@ describe('a call that comes again', () => {
     await worker.call('own', 'nova_click', { n: 1 }, { isCallersKey: true });
     await worker.call('own', 'nova_click', { n: 2 }, { isCallersKey: true });
     expect(worker.refusals.get('own')).toMatchObject({ code: 'key_conflict', details: { execution: 'not_executed' } });
-    rig.service.acknowledge(worker, ['own']);
+    worker.acknowledge('own');
     await worker.call('own', 'nova_click', { n: 1 }, { isCallersKey: true });
     expect(worker.outcome('own')).toBe('{"n":1}');
     expect(rig.host.calls).toHaveLength(1);
@@ -385,7 +385,7 @@ describe('a question about calls', () => {
       running: [],
       resend: ['runs', 'waits'],
     });
-    rig.service.acknowledge(worker, ['done']);
+    worker.acknowledge('done');
     expect(await rig.service.ask(worker, ['done'])).toEqual({ running: [], resend: ['done'] });
   });
 

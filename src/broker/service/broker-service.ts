@@ -9,6 +9,7 @@
 import type { ServiceStatus } from '../../host/broker-status.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
+import { eachOf } from '../../kernel/each-of.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import { KeyedMutex } from '../../kernel/keyed-mutex.js';
 import { newId } from '../../kernel/random.js';
@@ -16,20 +17,14 @@ import { compositeKey } from '../../policy/composite-key.js';
 import type { BrokerEvent } from '../broker-events.js';
 import { type CallLog, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
+import { type AskedCalls, type CallRequest, invalid, type WorkerMessage } from '../protocol/messages.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { cancelled, hostFailed, revoked } from './call-errors.js';
 import { CallRunner } from './call-runner.js';
 import { Manifests, type RoleManifest } from './manifests.js';
 import type { Caller, CallTask } from './running-call.js';
 import { RunningSlots } from './running-slots.js';
-import type {
-  AskedCalls,
-  IncomingCall,
-  ServedHost,
-  ServiceHandlers,
-  WorkerSession,
-  WorkerTransport,
-} from './transport.js';
+import type { ServedHost, ServiceHandlers, WorkerSession, WorkerTransport } from './transport.js';
 import { idOf, workerCall } from './worker-call.js';
 
 export interface BrokerServiceOptions {
@@ -126,24 +121,43 @@ export class BrokerService implements ServiceHandlers {
     this.#runner.cancelAll(() => true);
   }
 
-  call(incoming: IncomingCall): void {
-    const { session, request } = incoming;
+  heard(session: WorkerSession, message: WorkerMessage): void {
+    switch (message.op) {
+      case 'call':
+        return this.#call(session, message);
+      case 'cancel':
+        return void this.cancel(session, message.key);
+      case 'ack':
+        for (const key of message.keys) this.#options.log.acknowledge(idOf(session, key));
+        return;
+      case 'ask':
+        return void this.ask(session, message.keys).then((asked) =>
+          session.send({ op: 'asked', id: message.id, ...asked }),
+        );
+      case 'manifest':
+        return void this.manifest(session).then((body) => session.send({ op: 'manifest', id: message.id, body }));
+      default:
+        throw invalid('op', `cannot be ${message.op} here`);
+    }
+  }
+
+  #call(session: WorkerSession, request: CallRequest): void {
+    const { key } = request;
     this.#counts.calls++;
     try {
-      if (!session.identity()) return this.#refuse(incoming.refuse, revoked());
+      if (!session.identity()) return this.#refuse(session, key, revoked());
       const { host, clock } = this.#options;
       const ports = { host, manifests: this.#manifests, onEvent: this.#report };
       const task = workerCall(session, request, clock.nowMs() + request.deadlineMs, ports);
-      const wasCancelled = this.#takeCancel(cancelKey(session, request.key));
+      const wasCancelled = this.#takeCancel(cancelKey(session, key));
       // A call that was sent before may have a row, which only the runner can decide about.
-      if (wasCancelled && !request.sentBefore && !request.isCallersKey)
-        return this.#refuse(incoming.refuse, cancelled());
-      this.#runner.send(task, session.id, this.#callerOf(incoming, task));
+      if (wasCancelled && !request.sentBefore && !request.isCallersKey) return this.#refuse(session, key, cancelled());
+      this.#runner.send(task, session.id, this.#callerOf(session, request.manifestRevision, task));
       if (wasCancelled) this.#runner.cancel(task.id, session.id);
     } catch (error) {
       if (!isHostError(error)) this.#report({ kind: 'problem', error });
       const known = isHostError(error) ? error : hostFailed(error);
-      this.#refuse(incoming.refuse, known.with({ execution: 'not_executed' }));
+      this.#refuse(session, key, known.with({ execution: 'not_executed' }));
     }
   }
 
@@ -154,10 +168,7 @@ export class BrokerService implements ServiceHandlers {
     return isHere;
   }
 
-  acknowledge(session: WorkerSession, keys: readonly string[]): void {
-    for (const key of keys) this.#options.log.acknowledge(idOf(session, key));
-  }
-
+  /** Sends a `reply` for each call that has an outcome, and returns the others. Never rejects. */
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
     const worker = compositeKey(session.name, session.epoch);
     const answer = this.#asks.runExclusive(worker, () => this.#ask(session, [...new Set(keys)]));
@@ -168,20 +179,17 @@ export class BrokerService implements ServiceHandlers {
   async #ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
     const [running, resend]: [string[], string[]] = [[], []];
     let isReading = session.identity() !== undefined;
-    for (let at = 0; at < keys.length; at += asksAtOnce) {
-      const some = keys.slice(at, at + asksAtOnce);
+    await eachOf(keys, asksAtOnce, async (key) => {
       // A worker that does not read its replies asks for the rest later.
-      const found = isReading ? await Promise.all(some.map((key) => this.#answer(session, key))) : [];
-      some.forEach((key, index) => {
-        const { [index]: answer = 'unread' } = found;
-        if (answer === 'resend') resend.push(key);
-        else if (answer !== 'sent') running.push(key);
-        isReading &&= answer !== 'unread';
-      });
-    }
+      const answer = isReading ? await this.#answer(session, key) : 'unread';
+      if (answer === 'resend') resend.push(key);
+      else if (answer !== 'sent') running.push(key);
+      isReading &&= answer !== 'unread';
+    });
     return { running, resend };
   }
 
+  /** Body of the manifest of the worker's role. Never rejects. */
   async manifest(session: WorkerSession): Promise<Buffer> {
     try {
       await this.#manifests.whenListed();
@@ -239,14 +247,14 @@ export class BrokerService implements ServiceHandlers {
   }
 
   /** A session may join a call that another has sent. It must not keep the arguments of its own sending meanwhile. */
-  #callerOf({ session, request, receipt, refuse }: IncomingCall, { isCallersKey, digest }: CallTask): Caller {
-    const { key, manifestRevision } = request;
+  #callerOf(session: WorkerSession, revision: string | undefined, { id, isCallersKey, digest }: CallTask): Caller {
+    const { key } = id;
     return {
       receipt: (owner) => {
-        receipt(owner);
-        this.#sendRevision(session, manifestRevision);
+        session.send({ op: 'receipt', key, owner, storeId: this.#options.log.storeId });
+        this.#sendRevision(session, revision);
       },
-      refuse: (error) => this.#refuse(refuse, error),
+      refuse: (error) => this.#refuse(session, key, error),
       // A worker that misses the reply asks for it.
       reply: (body) => void session.send({ op: 'reply', key, body, digest: isCallersKey ? digest : undefined }),
     };
@@ -259,10 +267,10 @@ export class BrokerService implements ServiceHandlers {
     if (revision !== known) session.send({ op: 'manifest_changed', revision });
   }
 
-  #refuse(refuse: (error: HostError) => void, error: HostError): void {
+  #refuse(session: WorkerSession, key: string, error: HostError): void {
     this.#counts.refused++;
     if (error.code === 'expired') this.#counts.expired++;
-    refuse(error);
+    session.send({ op: 'refused', key, error });
   }
 
   /** True once for each cancel that came shortly before its call. */

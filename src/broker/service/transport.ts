@@ -9,9 +9,8 @@
 import type { BrokerEngine } from '../../host/broker-status.js';
 import type { Host } from '../../host/host.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
-import type { HostError } from '../../kernel/errors.js';
 import type { CallLog } from '../calls/call-log.js';
-import type { CallRequest, HostMessage } from '../protocol/messages.js';
+import type { HostMessage, WorkerMessage } from '../protocol/messages.js';
 
 /** A worker as the configuration names it now. */
 export interface WorkerIdentity {
@@ -31,29 +30,12 @@ export interface WorkerSession {
   send(message: HostMessage): boolean;
 }
 
-/** One sending of a call. Exactly one of the two functions is called, once. */
-export interface IncomingCall {
-  readonly session: WorkerSession;
-  readonly request: CallRequest;
-  receipt(owner: string): void;
-  /** This sending left no row. */
-  refuse(error: HostError): void;
-}
-
-export interface AskedCalls {
-  readonly running: readonly string[];
-  readonly resend: readonly string[];
-}
-
-/** None of these functions throws or rejects. */
 export interface ServiceHandlers {
-  call(incoming: IncomingCall): void;
-  cancel(session: WorkerSession, key: string): void;
-  acknowledge(session: WorkerSession, keys: readonly string[]): void;
-  /** Sends a `reply` for each call that has an outcome, and returns the others. */
-  ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls>;
-  /** Body of the manifest of the worker's role. */
-  manifest(session: WorkerSession): Promise<Buffer>;
+  /**
+   * Answers are sent to the session: to each sending of a call exactly one receipt or refusal, and to `ask` and `manifest` one answer with
+   * their id. Throws a HostError if the operation is one of the transport.
+   */
+  heard(session: WorkerSession, message: WorkerMessage): void;
   /** The session has a new connection. The transport has reported the end of the previous one. */
   connected(session: WorkerSession): void;
   /** The connection of the session ended. Once for each `connected`. */

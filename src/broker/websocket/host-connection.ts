@@ -9,6 +9,7 @@ import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
+import { FreshMap } from '../../kernel/fresh-map.js';
 import { joinedParts, partsBytes } from '../../wire/json-edit.js';
 import type { TurnedAway } from '../broker-events.js';
 import { brokerLimits } from '../protocol/limits.js';
@@ -20,7 +21,6 @@ import {
   type WorkerMessage,
   writeMessage,
 } from '../protocol/messages.js';
-import { hasAnswer, serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
 import type { CloseReason } from './close-reasons.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
@@ -52,8 +52,8 @@ export class HostConnection implements FrameSocketReader {
   readonly #below: Duplex;
   admitted: Admitted | undefined;
   #isOver = false;
-  /** Requests that are read and not answered. */
-  unanswered = 0;
+  /** Bytes of requests that are read and not answered, by the key or id that their answer has. */
+  readonly #unanswered = new FreshMap<string, number>();
   #unansweredBytes = 0;
   /** Bytes that are sent and not flushed yet. */
   #unreadBytes = 0;
@@ -73,6 +73,11 @@ export class HostConnection implements FrameSocketReader {
     traffic.add(this);
     const { name: worker } = session;
     this.send({ op: 'welcome', worker, role: session.identity()?.role, storeId: this.#parts.storeId });
+  }
+
+  /** Everything that was read is answered. */
+  get isAnswered(): boolean {
+    return this.#unanswered.size === 0;
   }
 
   frame(bytes: Buffer | undefined): void {
@@ -96,6 +101,7 @@ export class HostConnection implements FrameSocketReader {
   send(message: HostMessage): boolean {
     const { traffic } = this.admitted ?? {};
     if (this.#isOver || traffic === undefined) return false;
+    this.#noteAnswer(message);
     const parts = writeMessage(message);
     const bytes = partsBytes(parts);
     if (!traffic.take(bytes, sendKind(message))) return false;
@@ -108,7 +114,7 @@ export class HostConnection implements FrameSocketReader {
    * its answers, which would fill the memory.
    */
   pace(): void {
-    const isFull = this.unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
+    const isFull = this.#unanswered.size >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
     const isUnread = this.#unreadBytes > brokerLimits.messageBytes;
     this.#socket.setPaused(isFull || isUnread || this.admitted?.traffic.rate.isPaused === true);
   }
@@ -131,28 +137,25 @@ export class HostConnection implements FrameSocketReader {
   }
 
   #read(message: WorkerMessage, bytes: number, { session, traffic }: Admitted): void {
-    const { handlers, storeId, isStopping } = this.#parts;
+    const { handlers, isStopping } = this.#parts;
     traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
     if (message.op === 'call' && isStopping())
       return void this.send({ op: 'refused', key: message.key, error: stopping() });
-    const answer = hasAnswer(message) ? this.#answerOnce(bytes) : () => {};
-    serveMessage(message, session, handlers, () => ({ storeId }), answer);
+    const id = requestId(message);
+    if (id !== undefined) {
+      this.#unanswered.set(id, bytes + (this.#unanswered.get(id) ?? 0));
+      this.#unansweredBytes += bytes;
+      this.pace();
+    }
+    handlers.heard(session, message);
   }
 
-  #answerOnce(bytes: number): (message: HostMessage) => void {
-    let isAnswered = false;
-    this.#countUnanswered(1, bytes);
-    return (message) => {
-      if (isAnswered) return;
-      isAnswered = true;
-      this.send(message);
-      this.#countUnanswered(-1, -bytes);
-    };
-  }
-
-  #countUnanswered(count: number, bytes: number): void {
-    this.unanswered += count;
-    this.#unansweredBytes += bytes;
+  #noteAnswer(message: HostMessage): void {
+    const id = requestId(message) ?? '';
+    const bytes = this.#unanswered.get(id);
+    if (bytes === undefined) return;
+    this.#unanswered.delete(id);
+    this.#unansweredBytes -= bytes;
     this.pace();
   }
 
@@ -180,6 +183,12 @@ export class HostConnection implements FrameSocketReader {
     const { clock } = this.#parts;
     return clock.at(clock.nowMs() + slowMs, () => this.cut('slow_consumer'));
   }
+}
+
+/** The key or id that a request and its answer have. Undefined: the message is neither. */
+function requestId(message: WorkerMessage | HostMessage): string | undefined {
+  if ('id' in message) return message.id;
+  return message.op === 'call' || message.op === 'receipt' || message.op === 'refused' ? message.key : undefined;
 }
 
 /** These may be dropped: a worker asks for a reply or a manifest that it misses. */

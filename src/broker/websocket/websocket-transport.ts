@@ -29,20 +29,13 @@ export interface WebSocketTransportOptions {
   readonly onEvent?: ((event: BrokerEvent) => void) | undefined;
 }
 
-export interface WebSocketTransport extends WorkerTransport {
-  /** Where workers on this machine connect. */
-  readonly url: string;
-  /** Bound of all connections; one worker may have several. */
-  readonly connections: number;
-}
-
 export async function openWebSocketTransport(options: WebSocketTransportOptions): Promise<WebSocketTransport> {
-  const transport = new Transport(options);
+  const transport = new WebSocketTransport(options);
   await transport.listen();
   return transport;
 }
 
-class Transport implements WebSocketTransport {
+export class WebSocketTransport implements WorkerTransport {
   readonly #options: WebSocketTransportOptions;
   /** All sockets after their upgrade, admitted or not. */
   readonly #all = new Set<HostConnection>();
@@ -70,10 +63,12 @@ class Transport implements WebSocketTransport {
     this.#offChange = identities.onChange(() => this.#cutInvalid());
   }
 
+  /** Where workers on this machine connect. */
   get url(): string {
     return this.#listener?.url ?? '';
   }
 
+  /** One worker may have several. */
   get connections(): number {
     return this.#current.size;
   }
@@ -95,7 +90,7 @@ class Transport implements WebSocketTransport {
 
   async close(): Promise<void> {
     this.#offChange();
-    for (const connection of [...this.#all]) connection.cut(connection.unanswered === 0 ? 'going_away' : 'stopped');
+    for (const connection of [...this.#all]) connection.cut(connection.isAnswered ? 'going_away' : 'stopped');
     await this.#listener?.close();
   }
 

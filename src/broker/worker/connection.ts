@@ -5,8 +5,7 @@
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { HostError } from '../../kernel/errors.js';
-import type { CallRequest } from '../protocol/messages.js';
-import type { AskedCalls } from '../service/transport.js';
+import type { AskedCalls, CallRequest } from '../protocol/messages.js';
 
 export interface Receipt {
   /** The host that received the call. */

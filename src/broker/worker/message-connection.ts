@@ -9,9 +9,8 @@ import type { Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError, notExecuted } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import type { CallRequest, HostMessage, Welcome, WorkerMessage } from '../protocol/messages.js';
+import type { AskedCalls, CallRequest, HostMessage, Welcome, WorkerMessage } from '../protocol/messages.js';
 import { PendingAnswers } from '../protocol/pending-answers.js';
-import type { AskedCalls } from '../service/transport.js';
 import type { ConnectionHandlers, Receipt, WorkerConnection } from './connection.js';
 
 type Answer<Op> = Extract<HostMessage, { op: Op }>;

@@ -5,12 +5,7 @@ import { connectNats, newUserPair, TurnBatch } from '../../../src/broker/nats/na
 import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
 import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
-import type {
-  IncomingCall,
-  ServiceHandlers,
-  WorkerSession,
-  WorkerTransport,
-} from '../../../src/broker/service/transport.js';
+import type { ServiceHandlers, WorkerSession, WorkerTransport } from '../../../src/broker/service/transport.js';
 import { openWebSocketTransport } from '../../../src/broker/websocket/websocket-transport.js';
 import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
 import type { ConnectionHandlers, OpenConnection } from '../../../src/broker/worker/connection.js';
@@ -20,6 +15,7 @@ import { systemClock } from '../../../src/kernel/clock.js';
 import { HostError } from '../../../src/kernel/errors.js';
 import { MemoryTransport } from '../../fakes/memory-transport.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
+import { type IncomingCall, ScriptedHandlers } from '../../fakes/scripted-handlers.js';
 
 /** A started host side of a transport, and connections of its workers. */
 export interface TransportPlace {
@@ -134,7 +130,7 @@ const memoryKind: TransportKind = {
 export const transportKinds: readonly TransportKind[] = [memoryKind, webSocketKind, natsKind];
 
 /** Records the calls of a transport, and gives the answers of the test. */
-export class RecordingService implements ServiceHandlers {
+export class RecordingService extends ScriptedHandlers {
   readonly calls: IncomingCall[] = [];
   readonly cancels: { readonly session: WorkerSession; readonly key: string }[] = [];
   readonly ackedKeys: string[] = [];
@@ -144,16 +140,15 @@ export class RecordingService implements ServiceHandlers {
   onLeft: (session: WorkerSession, reason: string) => void = () => {};
   owner = 'owner-1';
   onCall: (incoming: IncomingCall) => void = (incoming) => incoming.receipt(this.owner);
-  onAsk: ServiceHandlers['ask'] = async (_session, keys) => ({ running: keys, resend: [] });
+  onAsk: ScriptedHandlers['ask'] = async (_session, keys) => ({ running: keys, resend: [] });
   manifestBody = Buffer.from('{"revision":"r1","tools":[]}');
 
   call(incoming: IncomingCall): void {
     this.calls.push(incoming);
     this.onCall(incoming);
   }
-  cancel(session: WorkerSession, key: string): boolean {
+  cancel(session: WorkerSession, key: string): void {
     this.cancels.push({ session, key });
-    return true;
   }
   acknowledge(_session: WorkerSession, keys: readonly string[]): void {
     this.ackedKeys.push(...keys);
@@ -165,11 +160,11 @@ export class RecordingService implements ServiceHandlers {
   async manifest(): Promise<Buffer> {
     return this.manifestBody;
   }
-  connected(session: WorkerSession): void {
+  override connected(session: WorkerSession): void {
     this.joinedSessions.push(session);
     this.onConnected(session);
   }
-  left(session: WorkerSession, reason: string): void {
+  override left(session: WorkerSession, reason: string): void {
     this.onLeft(session, reason);
   }
 }
