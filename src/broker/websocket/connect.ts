@@ -1,46 +1,10 @@
 /**
- * Opens a WebSocket to a broker, from a worker.
- * Invariants: a key is never sent in the clear to another machine, unless `insecure` says so; certificates are always checked.
+ * The address of a broker, and the errors of a worker that cannot connect to it.
+ * Invariant: a key is never sent in the clear to another machine, unless `insecure` says so.
  */
-import type { Duplex } from 'node:stream';
-import { WebSocket } from 'ws';
-import { deferred } from '../../kernel/deferred.js';
 import { type HostError, type HostErrorOptions, notExecuted } from '../../kernel/errors.js';
-import { brokerLimits } from '../protocol/limits.js';
 import { requireTls } from '../require-tls.js';
-import { brokerPath, chunksMax, fragmentsMax } from './limits.js';
-
-export interface OpenSocket {
-  readonly socket: WebSocket;
-  readonly below: Duplex;
-}
-
-interface OpeningSocket {
-  readonly opened: Promise<OpenSocket>;
-  readonly giveUp: (error: HostError) => void;
-}
-
-export function openSocket(url: URL): OpeningSocket {
-  const { promise: opened, resolve, reject } = deferred<OpenSocket>();
-  const socket = new WebSocket(url, {
-    ...{ perMessageDeflate: false, followRedirects: false, autoPong: false, skipUTF8Validation: true },
-    ...{ maxPayload: brokerLimits.messageBytes, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
-  });
-  const giveUp = (error: HostError) => {
-    reject(error);
-    socket.terminate();
-  };
-  socket.once('unexpected-response', (_request, response) => {
-    response.destroy();
-    giveUp(statusError(url, response.statusCode ?? 0));
-  });
-  // The listener stays after the handshake: an error without a listener would end the process.
-  socket.on('error', (cause: Error & { code?: string }) => reject(networkError(url, cause)));
-  socket.once('upgrade', ({ socket: below }) => {
-    socket.once('open', () => resolve({ socket, below }));
-  });
-  return { opened, giveUp };
-}
+import { brokerPath } from './limits.js';
 
 /** An error never quotes the URL: it may contain a password by mistake. */
 export function checkedUrl(text: string, insecure: boolean): URL {
@@ -61,7 +25,7 @@ const failed = (url: URL, what: string, hint: string, facts: HostErrorOptions): 
   notExecuted('connect_failed', `the broker at ${url.host} ${what}`, hint, facts);
 
 /** The server answered the upgrade with a status. */
-function statusError(url: URL, httpStatus: number): HostError {
+export function statusError(url: URL, httpStatus: number): HostError {
   const { host, hostname, protocol, pathname } = url;
   const fail = (what: string, hint: string) => failed(url, what, hint, { httpStatus, reason: `http_${httpStatus}` });
   const passKeys = `let the proxy pass ${brokerPath}: the broker checks keys itself`;
@@ -102,7 +66,7 @@ const networkErrors: readonly (readonly [RegExp, what: string, hint: string])[] 
 ];
 
 /** The error if no answer came, because of the name, the network or TLS. */
-function networkError(url: URL, cause: Error & { code?: string }): HostError {
+export function networkError(url: URL, cause: Error & { code?: string }): HostError {
   const { code: reason = 'handshake' } = cause;
   const [, what = '', hint = ''] = networkErrors.find(([pattern]) => pattern.test(reason)) ?? [];
   return failed(url, `${what} (${reason})`, hint, { reason, cause });

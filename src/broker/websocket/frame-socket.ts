@@ -1,6 +1,6 @@
 /**
  * A WebSocket on either side, as whole text messages with a heartbeat.
- * Not here: the limits of `ws`, which are set where the socket is made (listen.ts, connect.ts); the meaning of messages.
+ * Not here: the meaning of messages.
  *
  * Invariants: messages of one turn of the event loop leave in one write; the end is reported once, after the last message, with
  * the reason of the side that ended it.
@@ -8,8 +8,15 @@
 import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import { brokerLimits } from '../protocol/limits.js';
 import { type CloseReason, closeCodes, closeReasonOf, closeText } from './close-reasons.js';
-import { goodbyeMs, outboundOfWorkerMax, pingMs, pongMs } from './limits.js';
+import { chunksMax, fragmentsMax, goodbyeMs, outboundOfWorkerMax, pingMs, pongMs } from './limits.js';
+
+/** Options of both `WebSocket` and `WebSocketServer`. UTF-8 is checked with the JSON of each message. */
+export const socketOptions = {
+  ...{ perMessageDeflate: false, autoPong: false, skipUTF8Validation: true },
+  ...{ maxPayload: brokerLimits.messageBytes, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
+};
 
 export interface FrameSocketReader {
   /** Undefined: a binary message, which is not part of the protocol. */

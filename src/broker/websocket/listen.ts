@@ -20,8 +20,8 @@ import { reachable } from '../../transports/http/host-name.js';
 import type { OriginGuard } from '../../transports/http/origin-guard.js';
 import { readTls, type TlsContext, watchTls } from '../../transports/http/tls-files.js';
 import type { TurnedAway } from '../broker-events.js';
-import { brokerLimits } from '../protocol/limits.js';
-import { brokerPath, chunksMax, fragmentsMax, helloMs } from './limits.js';
+import { socketOptions } from './frame-socket.js';
+import { brokerPath, helloMs } from './limits.js';
 import { ownNames } from './own-names.js';
 import { UnadmittedSockets } from './unadmitted-sockets.js';
 
@@ -92,12 +92,7 @@ export async function listenForWorkers(options: ListenParts): Promise<{ url: str
 }
 
 function makeUpgrade({ hasRoom, turnedAway, accept }: ListenParts, isOurs: OriginGuard, unadmitted: UnadmittedSockets) {
-  const sockets = new WebSocketServer({
-    ...{ noServer: true, clientTracking: false, perMessageDeflate: false, autoPong: false },
-    ...{ maxPayload: brokerLimits.messageBytes, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
-    // Each message is checked with its JSON.
-    skipUTF8Validation: true,
-  });
+  const sockets = new WebSocketServer({ ...socketOptions, noServer: true, clientTracking: false });
   return (request: IncomingMessage, below: Duplex, head: Buffer): void => {
     below.on('error', () => below.destroy());
     const refuse = (status: number, reason: TurnedAway, text: string) => {

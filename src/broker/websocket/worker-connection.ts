@@ -4,6 +4,8 @@
  *
  * Invariant: a call without an answer counts as not executed only if the host closed the connection and had not read the call.
  */
+import type { Duplex } from 'node:stream';
+import { WebSocket } from 'ws';
 import type { Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
@@ -12,8 +14,8 @@ import { readHostMessage, type WorkerMessage, writeMessage } from '../protocol/m
 import type { ConnectionHandlers, OpenConnection } from '../worker/connection.js';
 import { MessageConnection } from '../worker/message-connection.js';
 import { closeError, lostConnection } from './close-reasons.js';
-import { cancelledConnect, checkedUrl, type OpenSocket, openSocket, timeoutError } from './connect.js';
-import { FrameSocket } from './frame-socket.js';
+import { cancelledConnect, checkedUrl, networkError, statusError, timeoutError } from './connect.js';
+import { FrameSocket, socketOptions } from './frame-socket.js';
 import { answerMs } from './limits.js';
 
 export interface WebSocketConnectionOptions {
@@ -33,15 +35,29 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
   const url = checkedUrl(options.url, insecure);
   return async ({ session, handlers, signal }) => {
     if (signal.aborted) throw cancelledConnect();
-    let { opened, giveUp } = openSocket(url);
+    const { promise, resolve, reject } = deferred<SocketConnection>();
+    const socket = new WebSocket(url, { ...socketOptions, followRedirects: false });
+    const giveUp = (error: HostError) => {
+      reject(error);
+      socket.terminate();
+    };
     const onAbort = () => giveUp(cancelledConnect());
     const cancelLimit = clock.at(clock.nowMs() + connectMs, () => giveUp(timeoutError(url)));
     signal.addEventListener('abort', onAbort, { once: true });
+    socket.once('unexpected-response', (_request, response) => {
+      response.destroy();
+      giveUp(statusError(url, response.statusCode ?? 0));
+    });
+    // The listener stays after the handshake: an error without a listener would end the process.
+    socket.on('error', (cause: Error & { code?: string }) => reject(networkError(url, cause)));
+    socket.once('upgrade', ({ socket: below }) => {
+      socket.once('open', () => {
+        const connection = new SocketConnection(socket, below, clock, handlers);
+        connection.hello({ op: 'hello', key, session }).then(() => resolve(connection), reject);
+      });
+    });
     try {
-      const connection = new SocketConnection(await opened, clock, handlers);
-      giveUp = (error) => connection.giveUp(error);
-      await connection.hello({ op: 'hello', key, session });
-      return connection;
+      return await promise;
     } finally {
       cancelLimit();
       signal.removeEventListener('abort', onAbort);
@@ -55,7 +71,7 @@ class SocketConnection extends MessageConnection {
   /** Why this side gave the connection up. */
   #ownError: HostError | undefined;
 
-  constructor({ socket, below }: OpenSocket, clock: Clock, handlers: ConnectionHandlers) {
+  constructor(socket: WebSocket, below: Duplex, clock: Clock, handlers: ConnectionHandlers) {
     super(clock, answerMs, handlers);
     this.#socket = new FrameSocket(socket, below, clock, {
       frame: (bytes) => this.#frame(bytes),
@@ -67,11 +83,6 @@ class SocketConnection extends MessageConnection {
   hello(message: WorkerMessage): Promise<void> {
     this.send(message);
     return this.#admitted.promise;
-  }
-
-  giveUp(error: HostError): void {
-    this.#ownError ??= error;
-    this.#socket.close('bad_frame', error.message);
   }
 
   protected override send(message: WorkerMessage): void {
@@ -92,7 +103,8 @@ class SocketConnection extends MessageConnection {
       this.welcomed(message);
       this.#admitted.resolve();
     } catch (error) {
-      this.giveUp(isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read'));
+      this.#ownError = isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read');
+      this.#socket.close('bad_frame', this.#ownError.message);
     }
   }
 
