@@ -10,7 +10,7 @@ import type { RawData, WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { type CloseReason, closeCodes, closeReasonOf, closeText } from './close-reasons.js';
-import { chunksMax, fragmentsMax, goodbyeMs, outboundOfWorkerMax, pingMs, pongMs } from './limits.js';
+import { chunksMax, fragmentsMax, goodbyeMs, pingMs, pongMs } from './limits.js';
 
 /** Options of both `WebSocket` and `WebSocketServer`. UTF-8 is checked with the JSON of each message. */
 export const socketOptions = {
@@ -27,6 +27,8 @@ export interface FrameSocketReader {
 
 /** Corked bytes above this are written before the end of the turn. */
 const corkedBytesMax = 64 * 1024;
+/** With more unread bytes than this, pings are not answered. */
+const pongBufferedMax = 64 * 1024;
 const frameHeadBytes = 14;
 
 export class FrameSocket {
@@ -46,14 +48,13 @@ export class FrameSocket {
     this.#heartbeat = new Heartbeat({ clock, ping: () => socket.ping(), lost: () => this.terminate('silent') });
     // The event `close` follows, and reports the end.
     socket.on('error', () => undefined);
+    // Bytes count, not messages: over a slow network a pong is queued behind a message of megabytes.
+    below.on('data', () => this.#heartbeat.heard());
     socket.on('ping', (data: Buffer) => {
-      this.#heartbeat.heard();
-      // A peer that sends pings and never reads must not fill the memory with answers.
-      if (socket.bufferedAmount <= outboundOfWorkerMax) socket.pong(data);
+      // A peer that reads gets other bytes meanwhile; one that does not must not fill the memory with answers.
+      if (socket.bufferedAmount <= pongBufferedMax) socket.pong(data);
     });
-    socket.on('pong', () => this.#heartbeat.heard());
     socket.on('message', (data: RawData, isBinary: boolean) => {
-      this.#heartbeat.heard();
       if (this.#ownReason === undefined) reader.frame(isBinary || !Buffer.isBuffer(data) ? undefined : data);
     });
     socket.on('close', (code: number, text: Buffer) => {
