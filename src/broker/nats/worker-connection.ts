@@ -106,7 +106,8 @@ class NatsWorkerConnection extends MessageConnection {
     }
   }
 
-  protected override send(message: WorkerMessage): void {
+  protected override send(message: WorkerMessage, sent?: () => void): void {
+    sent?.();
     try {
       this.nats.publish(workerPublishSubject(message.op, this.opening.session), joinedParts(writeMessage(message)));
     } catch {

@@ -1,11 +1,11 @@
 /**
  * Requests that wait for their answers, by id.
- * Invariant: every promise settles: with its answer, after `limitMs`, or when all are failed.
+ * Invariant: every promise settles: with its answer, `limitMs` after its request was sent, or when all are failed.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 
 interface Waiter<Answer> {
-  readonly cancelTimer: Cancel;
+  cancelTimer: Cancel;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: Error) => void;
 }
@@ -19,14 +19,22 @@ export class PendingAnswers<Answer> {
     private readonly late: () => Error,
   ) {}
 
-  wait(id: string): Promise<Answer> {
+  /** `isSent`: false if `sent` will be called. */
+  wait(id: string, isSent = true): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const late = () => this.#take(id)?.reject(this.late());
       // A call may be sent again over the same connection. Its answer then goes to the later sending.
-      late();
-      const cancelTimer = this.clock.at(this.clock.nowMs() + this.limitMs, late);
-      this.#waiters.set(id, { cancelTimer, resolve, reject });
+      this.#expire(id);
+      this.#waiters.set(id, { cancelTimer: () => {}, resolve, reject });
+      if (isSent) this.sent(id);
     });
+  }
+
+  /** The request has left. */
+  sent(id: string): void {
+    const waiter = this.#waiters.get(id);
+    if (!waiter) return;
+    waiter.cancelTimer();
+    waiter.cancelTimer = this.clock.at(this.clock.nowMs() + this.limitMs, () => this.#expire(id));
   }
 
   resolve(id: string, answer: Answer): void {
@@ -39,6 +47,10 @@ export class PendingAnswers<Answer> {
 
   rejectAll(error: Error): void {
     for (const id of [...this.#waiters.keys()]) this.reject(id, error);
+  }
+
+  #expire(id: string): void {
+    this.#take(id)?.reject(this.late());
   }
 
   #take(id: string): Waiter<Answer> | undefined {

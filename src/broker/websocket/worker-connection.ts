@@ -85,8 +85,8 @@ class SocketConnection extends MessageConnection {
     return this.#admitted.promise;
   }
 
-  protected override send(message: WorkerMessage): void {
-    this.#socket.send(joinedParts(writeMessage(message)));
+  protected override send(message: WorkerMessage, sent?: () => void): void {
+    this.#socket.send(joinedParts(writeMessage(message)), sent);
   }
 
   protected override async disconnect(): Promise<void> {

@@ -2,7 +2,7 @@
  * A worker's connection as messages: sends requests, matches their answers, and hands everything else to the worker.
  * Not here: how messages travel (websocket/worker-connection.ts, nats/worker-connection.ts); sending calls again (call-table.ts).
  *
- * Invariants: every promise settles: with its answer, after `answerMs`, or when the connection ends. An error says `not_executed` only if
+ * Invariants: every promise settles: with its answer, `answerMs` after it was sent, or when the connection ends. An error says `not_executed` only if
  * the call was not sent, or if the carrier knows that no host read it.
  */
 import type { Clock } from '../../kernel/clock.js';
@@ -31,8 +31,8 @@ export abstract class MessageConnection implements WorkerConnection {
     this.#pending = new PendingAnswers(clock, answerMs, () => noAnswer(answerMs));
   }
 
-  /** A message that cannot be sent any more is dropped. */
-  protected abstract send(message: WorkerMessage): void;
+  /** A message that cannot be sent any more is dropped. `sent`: it has left this process, which takes a while on a slow network. */
+  protected abstract send(message: WorkerMessage, sent?: () => void): void;
   protected abstract disconnect(): Promise<void>;
 
   async call(request: CallRequest): Promise<Receipt> {
@@ -101,8 +101,8 @@ export abstract class MessageConnection implements WorkerConnection {
 
   async #request<Op extends HostMessage['op']>(id: string, message: WorkerMessage): Promise<Answer<Op>> {
     if (this.isClosing) throw notSent();
-    const waiting = this.#pending.wait(id);
-    this.send(message);
+    const waiting = this.#pending.wait(id, false);
+    this.send(message, () => this.#pending.sent(id));
     const answer = await waiting;
     if (answer.op === 'refused') throw answer.error;
     return answer as Answer<Op>;

@@ -1,7 +1,7 @@
 /** The worker's side of a WebSocket: every wait ends, and errors say what to do. */
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { WebSocketServer } from 'ws';
+import { type WebSocket, WebSocketServer } from 'ws';
 import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { HostError } from '../../../src/kernel/errors.js';
@@ -154,6 +154,47 @@ test('AC-BR9 a call without a receipt is rejected after 10 s as uncertain; a lat
   await eventually('it came', () => keysSent.length === 3);
   send('{"v":1,"op":"receipt","key":"k3","owner":"o1","storeId":"store-1"}');
   expect(await again).toEqual({ owner: 'o1', storeId: 'store-1' });
+});
+
+test('the 10 s for a receipt begin when the call has left: over a slow network it would be sent again and again', async () => {
+  const clock = new FakeClock();
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  await new Promise((resolve) => server.once('listening', resolve));
+  ends.push(() => server.close());
+  let heard = 0;
+  const admitted = new Promise<WebSocket>((resolve) => {
+    server.on('connection', (socket) => {
+      ends.push(() => socket.terminate());
+      socket.once('message', () => {
+        socket.pause();
+        socket.on('message', () => heard++);
+        socket.send(welcome);
+        resolve(socket);
+      });
+    });
+  });
+  const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
+  const connection = await new RecordingWorker().connect(openWebSocketConnection({ url, key: keys.w1, clock }));
+  ends.push(() => connection.close());
+  const args = Buffer.from(JSON.stringify({ text: 'x'.repeat(3_900_000) }));
+  const failed = new Map<string, HostError>();
+  const sent = ['small', 'k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7', 'k8'];
+  const timers = clock.pendingTimers;
+  for (const key of sent) {
+    const changes = key === 'small' ? {} : { args };
+    connection.call(request(key, changes)).catch((error: HostError) => failed.set(key, error));
+    await eventually('the small one has left', () => clock.pendingTimers > timers);
+  }
+  clock.advance(10_000);
+  await eventually('the small one is rejected', () => failed.has('small'));
+  // The buffers of the system may have taken the first large ones.
+  expect(failed.has('k8')).toBe(false);
+  (await admitted).resume();
+  await eventually('all came', () => heard === sent.length);
+  await eventually('all have left', () => clock.pendingTimers === timers + sent.length - failed.size);
+  clock.advance(10_000);
+  await eventually('all are rejected', () => failed.size === sent.length);
+  expect(failed.get('k8')).toMatchObject({ code: 'transport', details: { reason: 'no_answer' } });
 });
 
 test('D-51 a connection that swallows everything is given up by both sides within 30 s', async () => {
