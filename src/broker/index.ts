@@ -2,6 +2,5 @@
 export type { BrokerStatus, LogUsage, ServiceStatus } from '../host/broker-status.js';
 export type { BrokerEvent } from './broker-events.js';
 export type { CallId, CallLog, CallOutcome, CallRow, CallState, NewCall } from './calls/call-log.js';
-export { type BrokerOptions, createBroker } from './create-broker.js';
-export type { ServedWorkers } from './serve-workers.js';
+export { type BrokerOptions, createBroker, type ServedWorkers } from './serve-workers.js';
 export type { ServedHost } from './service/transport.js';

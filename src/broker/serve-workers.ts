@@ -8,11 +8,13 @@
 import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import { callsFolder } from '../config/folders.js';
+import { parseServing } from '../config/host-config.js';
 import { type Keys, parseKeys } from '../config/keys.js';
 import type { BrokerStatus } from '../host/broker-status.js';
+import type { HostConfig } from '../host/host-interface.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
-import type { HostError } from '../kernel/errors.js';
-import { withoutThrowing } from '../kernel/problems.js';
+import { type HostError, notExecuted } from '../kernel/errors.js';
+import { warnProcess, withoutThrowing } from '../kernel/problems.js';
 import type { BrokerEvent } from './broker-events.js';
 import type { CallLog } from './calls/call-log.js';
 import { Identities } from './identities.js';
@@ -54,12 +56,30 @@ export interface ServedWorkers {
   close(graceMs?: number): Promise<void>;
 }
 
-interface EngineOptions {
-  readonly settings: BrokerSettings;
-  readonly dataDir: string;
+type EngineOptions = Required<Pick<ServeWorkersOptions, 'settings' | 'dataDir' | 'clock' | 'onEvent'>> & {
   readonly identities: Identities;
-  readonly clock: Clock;
-  readonly onEvent: (event: BrokerEvent) => void;
+};
+
+export interface BrokerOptions extends Pick<ServeWorkersOptions, 'host' | 'dataDir' | 'folder' | 'clock' | 'onEvent'> {
+  /** As in `hostler.json`; only `broker`, `keys` and `unlistedRole` are used. */
+  readonly config: HostConfig;
+  /** Called for each invalid key. An invalid key grants no access. */
+  readonly onProblem?: (error: unknown) => void;
+}
+
+/**
+ * For programs: serves workers as `hostler up` does, from a configuration of the same shape. Rejects with a HostError if it has no broker,
+ * or one that cannot be opened.
+ */
+export async function createBroker({
+  config,
+  onProblem: onKeyProblem = warnProcess,
+  ...options
+}: BrokerOptions): Promise<ServedWorkers> {
+  const { broker: settings, keys, unlistedRole } = parseServing(config);
+  const hint = 'an empty object is enough: {"broker": {}}';
+  if (!settings) throw notExecuted('invalid_spec', 'broker: is missing', hint, { field: 'broker' });
+  return serveWorkers({ ...options, settings, keys, onKeyProblem, isRolelessAllowed: () => unlistedRole === 'allow' });
 }
 
 export type ServeWorkers = typeof serveWorkers;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createBroker } from '../../src/broker/create-broker.js';
+import { createBroker } from '../../src/broker/serve-workers.js';
 import { connect } from '../../src/broker/worker/index.js';
 import { listenEntry } from '../../src/config/listen-settings.js';
 import { createGateway } from '../../src/gateway/gateway.js';

@@ -3,8 +3,8 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, stat
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { createBroker } from '../../src/broker/create-broker.js';
 import { keyedCalls } from '../../src/broker/keyed-calls.js';
+import { createBroker } from '../../src/broker/serve-workers.js';
 import type { Host } from '../../src/host/host.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';

@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import type { BrokerEvent } from '../../../src/broker/broker-events.js';
-import { createBroker } from '../../../src/broker/create-broker.js';
+import { createBroker } from '../../../src/broker/serve-workers.js';
 import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
 import { digestOf } from '../../../src/config/keys.js';
 import { createHost } from '../../../src/host/host.js';
