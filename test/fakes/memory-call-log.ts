@@ -3,10 +3,9 @@
  * with a planted bug, which the contract suite must find.
  */
 
-import { CallBounds, keptMs, noRoom, notKept } from '../../src/broker/calls/call-bounds.js';
+import { CallBounds, keptMs } from '../../src/broker/calls/call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../../src/broker/calls/call-log.js';
 import { brokerLimits } from '../../src/broker/protocol/limits.js';
-import { errorBody } from '../../src/broker/protocol/reply-body.js';
 import type { LogUsage } from '../../src/host/broker-status.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
@@ -79,19 +78,10 @@ export class MemoryCallLog implements CallLog {
     return 'begun';
   }
 
-  async finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
-    const { isCallersKey, deadlineMs, reply, state } = outcome;
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    if (isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length, true)) {
-      const row = this.#finish(id, owner, state, errorBody(notKept(reply.length)));
-      return row && { ...row, reply };
-    }
-    while (!isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length, false)) {
-      if (this.#clock.nowMs() >= deadlineAtMs)
-        return this.#finish(id, owner, 'uncertain', errorBody(noRoom(reply.length)));
-      await this.#store.bounds.room(id.worker, reply.length, deadlineAtMs);
-    }
-    return this.#finish(id, owner, state, reply);
+  finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    return this.#store.bounds.finish(id.worker, outcome, async ({ state, reply }) =>
+      this.#finish(id, owner, state, reply),
+    );
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {

@@ -5,8 +5,10 @@
 
 import type { LogUsage } from '../../host/broker-status.js';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
+import { errorBody } from '../protocol/reply-body.js';
+import type { CallOutcome, CallRow } from './call-log.js';
 
 /** How many rows and bytes were added (positive) or removed (negative). */
 export interface UsageChange {
@@ -41,6 +43,8 @@ const perWorker = {
 const ackMs = 1_000;
 /** If the rows of a worker do not change for this long, it is taken to have ended: its replies will stay until they expire. */
 const leftMs = 5_000;
+/** A store that is full is tried again after this time. */
+const retryMs = 250;
 
 export class CallBounds {
   readonly #clock: Clock;
@@ -48,6 +52,7 @@ export class CallBounds {
   readonly #all: Record<RowClass, Held> = { calls: nothing(), keys: nothing() };
   readonly #byWorker: Record<RowClass, Map<string, Held>> = { calls: new Map(), keys: new Map() };
   readonly #waiting = new Set<() => void>();
+  #over: HostError | undefined;
 
   constructor(clock: Clock, firstExpiryMs: FirstExpiry) {
     this.#clock = clock;
@@ -64,6 +69,35 @@ export class CallBounds {
       each.changedAtMs = this.#clock.nowMs();
     }
     this.#forgetEmpty(worker, kind, held);
+  }
+
+  /**
+   * Writes an outcome with `write`, which rejects if the store is full. A reply without room waits, and is dropped at the deadline. A reply
+   * to a caller's key does not wait: it is returned, and not kept.
+   */
+  async finish(
+    worker: string,
+    outcome: CallOutcome,
+    write: (kept: CallOutcome) => Promise<CallRow | undefined>,
+  ): Promise<CallRow | undefined> {
+    const { isCallersKey, reply } = outcome;
+    const { length } = reply;
+    const deadlineAtMs = this.#clock.nowMs() + outcome.deadlineMs;
+    do {
+      try {
+        if (this.hasRoom(worker, length, isCallersKey)) return await write(outcome);
+      } catch (error) {
+        if (!isOutOfRoom(error)) throw error;
+      }
+      if (isCallersKey) {
+        const kept = errorBody(notKept(length));
+        const row = await write({ ...outcome, reply: kept });
+        return row?.reply === kept ? { ...row, reply } : row;
+      }
+      if (this.#over) throw this.#over;
+      await this.room(worker, length, Math.min(deadlineAtMs, this.#clock.nowMs() + retryMs));
+    } while (this.#clock.nowMs() < deadlineAtMs);
+    return write({ ...outcome, state: 'uncertain', reply: errorBody(noRoom(length)) });
   }
 
   /** Resolves at the next `wake`, or at `untilMs`. Until then the bytes of the waiting reply count for its worker. */
@@ -94,6 +128,12 @@ export class CallBounds {
   /** Lets all waiting replies look for room again. */
   wake(): void {
     for (const wake of [...this.#waiting]) wake();
+  }
+
+  /** Replies without room are given up with this error. */
+  close(error: HostError): void {
+    this.#over = error;
+    this.wake();
   }
 
   hasRoom(worker: string, bytes: number, isCallersKey: boolean): boolean {
@@ -157,6 +197,10 @@ const nothing = (): Held => ({ rows: 0, finished: 0, bytes: 0, waitingBytes: 0, 
 /** Rows of the host's own calls have a principal instead of a worker (keyed-calls.ts). */
 const shown = (worker: string): string =>
   worker.startsWith('_') ? `principal '${worker.slice(1)}'` : `worker '${worker}'`;
+
+/** The store refused a write because it is full. */
+export const isOutOfRoom = (error: unknown): boolean =>
+  isHostError(error) && (error.details.reason === 'disk_full' || error.details.reason === 'bucket_full');
 
 /** A row that gets its outcome now is kept at least this long. */
 export const keptMs: Readonly<Record<RowClass, number>> = {

@@ -11,13 +11,12 @@ import { Worker } from 'node:worker_threads';
 import type { LogUsage } from '../../../host/broker-status.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { deferred } from '../../../kernel/deferred.js';
-import { HostError, isHostError } from '../../../kernel/errors.js';
+import { HostError } from '../../../kernel/errors.js';
 import { newId } from '../../../kernel/random.js';
 import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
 import { readError } from '../../protocol/messages.js';
-import { errorBody } from '../../protocol/reply-body.js';
-import { CallBounds, type FirstExpiry, keptMs, noRoom, notKept } from '../call-bounds.js';
+import { CallBounds, type FirstExpiry, keptMs } from '../call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../call-log.js';
 import { diskFull, logClosed, logFailed } from './log-errors.js';
 import { type Answer, type FromThread, type Operation, transfersOf, type Written } from './log-messages.js';
@@ -139,19 +138,8 @@ class SqliteCallLog implements CallLog {
     return answer.kind === 'done' ? 'begun' : foundIn(answer);
   }
 
-  async finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
-    const { reply, isCallersKey, deadlineMs } = outcome;
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    do {
-      try {
-        if (this.#bounds.hasRoom(id.worker, reply.length, isCallersKey)) return await this.#finish(id, owner, outcome);
-      } catch (error) {
-        if (!isHostError(error) || error.details.reason !== 'disk_full') throw error;
-      }
-      if (isCallersKey) return this.#finishWithoutReply(id, owner, outcome);
-      await this.#room(id.worker, reply.length, deadlineAtMs);
-    } while (this.#clock.nowMs() < deadlineAtMs);
-    return this.#finish(id, owner, { ...outcome, state: 'uncertain', reply: errorBody(noRoom(reply.length)) });
+  finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    return this.#bounds.finish(id.worker, outcome, (kept) => this.#finish(id, owner, kept));
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {
@@ -206,7 +194,7 @@ class SqliteCallLog implements CallLog {
     this.#thread.ref();
     this.#thread.postMessage({ close: true });
     const cancel = this.#clock.at(this.#clock.nowMs() + closeMs, () => this.#fail('its disk does not answer'));
-    this.#bounds.wake();
+    this.#bounds.close(this.#over);
     await this.#ended.promise;
     cancel();
     for (const waiter of this.#sent.splice(0)) waiter.reject(this.#over);
@@ -277,7 +265,7 @@ class SqliteCallLog implements CallLog {
     for (const waiter of this.#sent.splice(0)) waiter.reject(logFailed(cause, 'uncertain'));
     for (const waiter of this.#unsent.splice(0)) waiter.reject(this.#over);
     this.#next = [];
-    this.#bounds.wake();
+    this.#bounds.close(this.#over);
     this.#ended.resolve();
   }
 
@@ -290,21 +278,6 @@ class SqliteCallLog implements CallLog {
     }).finally(() => this.#bounds.change({ ...bytes, bytes: -reply.length }));
     if (answer.kind !== 'done') return foundIn(answer);
     return { state, owner, digest: '', attempts: 1, version: 0, reply };
-  }
-
-  /** Records an error if there is no room for the reply. A caller that still waits gets the reply itself. */
-  async #finishWithoutReply(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
-    const kept = errorBody(notKept(outcome.reply.length));
-    const row = await this.#finish(id, owner, { ...outcome, reply: kept });
-    return row?.reply === kept ? { ...row, reply: outcome.reply } : row;
-  }
-
-  /** Resolves when rows were removed, after a while if the disk is full, and at the deadline. */
-  async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
-    if (this.#over) throw this.#over;
-    this.#flushSoon();
-    const retryAtMs = this.#isFull ? this.#clock.nowMs() + tidyMs : never;
-    await this.#bounds.room(worker, bytes, Math.min(deadlineAtMs, retryAtMs));
   }
 
   #tidySoon(): void {
