@@ -215,14 +215,14 @@ const full = (reason: string, message: string, freeMs: number): HostError =>
   });
 
 /** Recorded if there is no room for the reply to a call with a caller's key. A caller that still waits gets the reply itself. */
-export const notKept = (actual: number): HostError =>
+const notKept = (actual: number): HostError =>
   new HostError('result_too_large', 'the call has run, but the log had no room to keep its reply', {
     ...{ reason: 'not_kept', actual, execution: 'uncertain' },
     hint: 'look at its effect; a new call needs a new key',
   });
 
 /** The tool has run, and its reply was dropped at the deadline. */
-export const noRoom = (actual: number): HostError =>
+const noRoom = (actual: number): HostError =>
   new HostError('outcome_uncertain', 'the call has run, but the log had no room for its reply until its deadline', {
     ...{ reason: 'no_room', actual, execution: 'uncertain' },
     hint: 'look at its effect before sending it again',

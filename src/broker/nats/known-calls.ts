@@ -4,11 +4,12 @@
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
 import { FreshMap } from '../../kernel/fresh-map.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
 import { type CallId, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
-import type { FoundRow, StoredRow } from './kv-store.js';
+import type { StoredRow } from './kv-store.js';
 import { type Bucket, callsBucket, keysBucket, rowKey } from './names.js';
 
 export interface KnownCall {
@@ -19,7 +20,7 @@ export interface KnownCall {
   /** What is stored, without the reply. Undefined: not known. */
   row: StoredRow | undefined;
   seq: number;
-  state: 'open' | 'finished';
+  isFinished: boolean;
   replyBytes: number;
   expiresAtMs: number;
 }
@@ -53,10 +54,7 @@ export class KnownCalls {
 
   /** Counts a call that is being received. */
   add(id: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
-    const known = this.#made(id, bucket, deadlineMs);
-    this.#calls.set(known.rowKey, known);
-    this.#count(known, 1);
-    return known;
+    return this.#add(this.#made(id, bucket, deadlineMs));
   }
 
   /** The row was not created, was removed, or belongs to another host. */
@@ -68,46 +66,41 @@ export class KnownCalls {
 
   /** Remembers the row as it was written, without the reply. */
   stored(known: KnownCall, row: StoredRow, seq: number): void {
-    const replyBytes = note(known, row, seq);
-    if (!hasOutcome(row) || known.state !== 'open') return;
-    const { worker, bucket, deadlineAtMs } = known;
+    const bytes = note(known, row, seq);
+    if (!hasOutcome(row) || known.isFinished) return;
+    const { worker, bucket } = known;
     const isCallersKey = bucket === keysBucket;
-    known.state = 'finished';
-    known.replyBytes = replyBytes;
-    known.expiresAtMs = (isCallersKey ? this.clock.nowMs() : deadlineAtMs) + keptMs[kindOf(known)];
-    this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: replyBytes });
+    known.isFinished = true;
+    known.replyBytes = bytes;
+    // A caller's key is kept for a day from its outcome on.
+    if (isCallersKey) known.expiresAtMs = this.clock.nowMs() + keptMs.keys;
+    this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes });
   }
 
   /** Counts the reply to a call that another host received: it is acknowledged here. A worker at its bound gets the reply uncounted. */
-  adopt(id: CallId, { row, seq }: FoundRow): void {
-    const key = rowKey(id.worker, id.epoch, id.key);
-    if (this.#calls.get(key)) return;
-    this.#uncounted.delete(key);
-    if (!this.bounds.refusal(id.worker, false))
-      return this.stored(this.add(id, callsBucket, brokerLimits.deadlineMs), row, seq);
-    const uncounted = this.#made(id, callsBucket, brokerLimits.deadlineMs);
-    uncounted.replyBytes = note(uncounted, row, seq);
-    setBounded(this.#uncounted, key, uncounted, uncountedMax);
+  adopt(id: CallId, row: StoredRow, seq: number): void {
+    const made = this.#made(id, callsBucket, brokerLimits.deadlineMs);
+    if (this.#calls.get(made.rowKey)) return;
+    this.#uncounted.delete(made.rowKey);
+    if (!this.bounds.refusal(id.worker, false)) return this.stored(this.#add(made), row, seq);
+    const replyBytes = note(made, row, seq);
+    setBounded(this.#uncounted, made.rowKey, { ...made, isFinished: true, replyBytes }, uncountedMax);
   }
 
   /** Returns undefined if nothing is to be removed: no outcome is known, or it is that of a caller's key that was not refused. */
   acknowledge(key: string): KnownCall | undefined {
-    const known = this.#calls.get(key);
-    if (!known) {
-      const uncounted = this.#uncounted.get(key);
-      this.#uncounted.delete(key);
-      return uncounted;
-    }
-    const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
-    if (known.state !== 'finished' || isKept) return undefined;
+    const known = this.#calls.get(key) ?? this.#uncounted.get(key);
+    const isKept = known?.bucket === keysBucket && known.row?.state !== 'refused';
+    if (!known?.isFinished || isKept) return undefined;
+    this.#uncounted.delete(key);
     this.forget(known);
     this.bounds.wake();
     return known;
   }
 
-  close(): void {
+  close(error: HostError): void {
     this.#cancelSweep?.();
-    this.bounds.wake();
+    this.bounds.close(error);
   }
 
   #firstExpiryMs(kind: RowClass, worker: string | undefined): number {
@@ -123,7 +116,7 @@ export class KnownCalls {
     this.#lookedAtMs = nowMs;
     this.#expiries = { calls: new Map(), keys: new Map() };
     for (const known of this.#calls.values()) {
-      if (known.state !== 'finished') continue;
+      if (!known.isFinished) continue;
       const first = this.#expiries[kindOf(known)];
       first.set(known.worker, Math.min(first.get(known.worker) ?? Number.POSITIVE_INFINITY, known.expiresAtMs));
     }
@@ -141,16 +134,31 @@ export class KnownCalls {
     });
   }
 
+  #add(known: KnownCall): KnownCall {
+    this.#calls.set(known.rowKey, known);
+    this.#count(known, 1);
+    return known;
+  }
+
   #made({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
     const deadlineAtMs = this.clock.nowMs() + deadlineMs;
     const expiresAtMs = deadlineAtMs + keptMs[kindOf({ bucket })];
-    const stored = rowKey(worker, epoch, key);
-    const state = 'open';
-    return { rowKey: stored, bucket, worker, deadlineAtMs, expiresAtMs, row: undefined, seq: 0, state, replyBytes: 0 };
+    // A literal: every call makes one of these.
+    return {
+      rowKey: rowKey(worker, epoch, key),
+      bucket,
+      worker,
+      deadlineAtMs,
+      expiresAtMs,
+      row: undefined,
+      seq: 0,
+      isFinished: false,
+      replyBytes: 0,
+    };
   }
 
-  #count({ worker, bucket, state, replyBytes }: KnownCall, by: 1 | -1): void {
-    const [open, finished] = state === 'open' ? [by, 0] : [0, by];
+  #count({ worker, bucket, isFinished, replyBytes }: KnownCall, by: 1 | -1): void {
+    const [open, finished] = isFinished ? [0, by] : [by, 0];
     this.bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
   }
 }

@@ -7,42 +7,21 @@
  * when it is read: the store is an older copy, and the call may have run since.
  */
 import type { LogUsage } from '../../host/broker-status.js';
-import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, notExecuted } from '../../kernel/errors.js';
-import { noRoom, notKept } from '../calls/call-bounds.js';
+import { isOutOfRoom } from '../calls/call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../calls/call-log.js';
 import { hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
-import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
-import { type FoundRow, type KvStore, type StoredRow, type StoreUse, writeMs } from './kv-store.js';
-import { type Bucket, bodiesStream, callsBucket, keysBucket, rowKey, streamOf, token } from './names.js';
-
-export interface KvCallLogOptions {
-  readonly store: KvStore;
-  readonly owner: string;
-  readonly clock: Clock;
-  readonly isGone: (owner: string) => Promise<boolean>;
-  readonly onProblem: (error: unknown) => void;
-}
-
-/** What `finish` writes. It becomes an error if there is no room. `body`: where a large reply is. */
-type Ending = Pick<CallOutcome, 'state' | 'reply'> & Pick<StoredRow, 'write' | 'body'>;
+import { type FoundRow, type KvStore, type StoredRow, writeMs } from './kv-store.js';
+import { type Bucket, bodiesStream, callsBucket, keysBucket, rowKey, token } from './names.js';
 
 /** Larger replies are in the stream of bodies: a bucket does not give back the room of large rows soon. */
 const inlineBytes = 64 * 1024;
 /** A smaller reply stays in its row when it was acknowledged; removing it would cost one more write for each call. */
 const staysBytes = 512;
-const usedMs = 2_000;
-const retryMs = 250;
-/** Room for the outcomes of calls that run when the bucket of calls is full. */
-const reservedBytes = 16 * 1024 * 1024;
-/** Above this no new call is accepted: the rest is for replies of calls that run. One worker has at most 64 MiB at each host. */
-const bodyBytesMax = storeBytes - 3 * reservedBytes;
-/** If the store gave room back this recently, it is expected to do so again soon; if not, only when its oldest entry expires. */
-const freedMs = 5_000;
-const soonMs = 1_000;
 const removalsAtOnce = 32;
 const removalStepMs = 1_000;
 /** For this long another host may have a copy of the request. */
@@ -50,7 +29,6 @@ const afterDeadlineMs = 60_000;
 
 export class KvCallLog implements CallLog {
   readonly owner: string;
-  readonly #store: KvStore;
   readonly #clock: Clock;
   readonly #known: KnownCalls;
   /**
@@ -58,30 +36,23 @@ export class KvCallLog implements CallLog {
    * whose deadline has not passed. If the host ends earlier, the age limit of the bucket removes the rows.
    */
   readonly #removals = new Map<string, { readonly sequences: number[]; readonly cancel: Cancel }>();
-  readonly #used: Record<StoreName, Used> = { calls: unused, keys: unused, bodies: unused };
-  #usedAtMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
-  constructor(private readonly options: KvCallLogOptions) {
-    this.owner = options.owner;
-    this.#store = options.store;
-    this.#clock = options.clock;
-    this.#known = new KnownCalls(options.clock, (known) => this.#expired(known));
-    this.#measure();
+  constructor(
+    private readonly store: KvStore,
+    private readonly isOtherGone: (owner: string) => Promise<boolean>,
+  ) {
+    const { owner, clock } = store.parts;
+    [this.owner, this.#clock] = [owner, clock];
+    this.#known = new KnownCalls(clock, (known) => this.#expired(known));
   }
 
   get storeId(): string {
-    return this.#store.id.id;
+    return this.store.id.id;
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
-    this.#measure();
-    const { calls, keys, bodies } = this.#used;
-    if (isCallersKey && (keys.rows >= brokerLimits.callersKeys || keys.bytes >= brokerLimits.callersKeyBytes))
-      return this.#full('keys');
-    if (!isCallersKey && calls.bytes > storeBytes - reservedBytes) return this.#full('calls');
-    if (!isCallersKey && bodies.bytes > bodyBytesMax) return this.#full('bodies');
-    return this.#known.bounds.refusal(worker, isCallersKey);
+    return this.store.sizes.refusal(isCallersKey) ?? this.#known.bounds.refusal(worker, isCallersKey);
   }
 
   async receive({ id, digest, state, reply, isCallersKey, deadlineMs }: NewCall): Promise<Received> {
@@ -92,94 +63,67 @@ export class KvCallLog implements CallLog {
     // This host wrote the row, and the store does not have it any more: it was lost, and the call may have run.
     const isLost = before !== undefined && before.seq > 0;
     const attempts = isLost || state === 'running' ? 1 : 0;
-    const write = this.#store.newWrite();
     const [first, inline] = isLost ? (['running', undefined] as const) : ([state, reply] as const);
+    const write = this.store.newWrite();
     const row = { state: first, owner, digest, attempts, storeId, write, isPurged: false, body: undefined, inline };
     const known = before ?? this.#known.add(id, bucket, deadlineMs);
-    let found: FoundRow | undefined;
     try {
-      while (!found) {
-        const written = await this.#store.write(bucket, key, row, 0, storeId);
-        if (written === 'full') throw this.#full(isCallersKey ? 'keys' : 'calls');
-        if (written !== 'conflict' && !isLost) {
-          this.#known.stored(known, row, written);
-          return { isNew: true, row: visible(row, written, reply) };
+      for (;;) {
+        const seq = await this.store.write(bucket, key, row, 0);
+        if (seq !== 'conflict' && !isLost) {
+          this.#known.stored(known, row, seq);
+          return { isNew: true, row: visible(row, seq, reply) };
         }
-        found = written === 'conflict' ? await this.#read(bucket, key) : { bucket, row, seq: written };
+        const lost: FoundRow | undefined = seq === 'conflict' ? undefined : { bucket, row, seq };
+        const found = lost ?? (await this.#read(bucket, key));
+        if (found) return { isNew: false, row: await this.#withReply(id, found) };
+        if (storeId !== this.storeId) throw storeChanged();
       }
     } finally {
       if (known !== before && known.seq === 0) this.#known.forget(known);
     }
-    return { isNew: false, row: await this.#withReply(id, found) };
   }
 
   async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
-    const { storeId, owner } = this;
+    const { owner, storeId } = this;
     const key = keyOf(id);
     const known = this.#known.get(key);
     const found = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#locate(key));
     if (!found || isRemoved(found)) return undefined;
-    const { bucket, row: before, seq } = found;
-    if (seq !== version || hasOutcome(before)) return this.#withReply(id, found);
-    const [attempts, write] = [before.attempts + 1, this.#store.newWrite()];
-    const row: StoredRow = { ...before, state: 'running', owner, storeId, attempts, write };
-    const written = await this.#store.write(bucket, key, row, version, storeId);
-    if (written === 'full') throw this.#full('calls');
-    if (written === 'conflict') {
-      if (known?.seq === version) known.row = undefined;
-      return this.find(id);
-    }
-    this.#known.stored(known ?? this.#known.add(id, bucket, brokerLimits.deadlineMs), row, written);
+    if (found.seq !== version || hasOutcome(found.row)) return this.#withReply(id, found);
+    const [attempts, write] = [found.row.attempts + 1, this.store.newWrite()];
+    const begun = await this.#replace(key, found, { ...found.row, state: 'running', owner, storeId, attempts, write });
+    if (begun === 'conflict') return this.find(id);
+    if (!known) this.#known.stored(this.#known.add(id, begun.bucket, brokerLimits.deadlineMs), begun.row, begun.seq);
     return 'begun';
   }
 
-  async finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
-    const { isCallersKey, state, reply } = outcome;
-    const startedAtMs = this.#clock.nowMs();
-    const deadlineAtMs = startedAtMs + outcome.deadlineMs;
-    const giveUpAtMs = Math.max(deadlineAtMs, startedAtMs + writeMs);
-    let ending: Ending = { state, reply, write: this.#store.newWrite(), body: undefined };
-    const once = async (): Promise<CallRow | undefined | 'full' | 'changed'> => {
-      const key = keyOf(id);
-      const known = this.#known.get(key);
-      const found = openRow(known) ?? (await this.#locate(key));
-      if (!found) return undefined;
-      const { bucket, row: before, seq } = found;
-      if (hasOutcome(before) || before.owner !== owner) return this.#withReply(id, found);
-      const hasRoom = !known || this.#known.bounds.hasRoom(known.worker, ending.reply.length, bucket === keysBucket);
-      if (isCallersKey && !hasRoom) ending = isNotKept(ending, reply);
-      const { length } = ending.reply;
-      const isLarge = length > inlineBytes && bucket === callsBucket && !before.isPurged;
-      if (isLarge && !ending.body) {
-        const bodySeq = hasRoom ? await this.#store.addBody(key, ending.reply, ending.write) : undefined;
-        if (bodySeq === undefined) return 'full';
-        ending = { ...ending, body: { seq: bodySeq, length } };
-      }
-      const { body, write } = ending;
-      const [{ storeId }, inline] = [this, body || before.isPurged ? undefined : ending.reply];
-      const row: StoredRow = { ...before, state: ending.state, storeId, write, body, inline };
-      const written = await this.#store.writeOnce(bucket, key, row, seq, storeId);
-      if (written === 'full') return 'full';
-      if (written === 'conflict') {
-        // Another host changed the row. The next round reads it.
-        if (known?.seq === seq) known.row = undefined;
-        return 'changed';
-      }
-      if (known) this.#known.stored(known, row, written);
-      else this.#adopt(id, { bucket, row, seq: written });
-      return visible(row, written, before.isPurged ? undefined : isCallersKey ? reply : ending.reply);
-    };
-    for (;;) {
-      const ended = await this.#store.until(giveUpAtMs, once);
-      if (ended === 'changed') continue;
-      if (ended !== 'full') return ended;
-      if (this.#isClosed) throw noRoomFor('the outcome of a call', retryMs);
-      const { length } = ending.reply;
-      if (isCallersKey && ending.reply === reply) ending = isNotKept(ending, reply);
-      else if (this.#clock.nowMs() < deadlineAtMs && !isCallersKey) await this.#room(id, length);
-      else if (ending.state === 'uncertain') throw noRoomFor('the outcome of a call', retryMs);
-      else ending = { ...ending, state: 'uncertain', reply: errorBody(noRoom(length)), body: undefined };
+  finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    const untilMs = this.#clock.nowMs() + Math.max(outcome.deadlineMs, writeMs);
+    const ending: Ending = { write: this.store.newWrite(), body: undefined, untilMs };
+    return this.#known.bounds.finish(id.worker, outcome, (kept) => this.#finish(id, owner, kept, ending));
+  }
+
+  async #finish(id: CallId, owner: string, outcome: CallOutcome, ending: Ending): Promise<CallRow | undefined> {
+    const key = keyOf(id);
+    const { write, untilMs } = ending;
+    const found = openRow(this.#known.get(key)) ?? (await this.store.until(untilMs, () => this.#locate(key)));
+    if (!found) return undefined;
+    const { bucket, row: before } = found;
+    if (hasOutcome(before) || before.owner !== owner) return this.#withReply(id, found);
+    const { state } = outcome;
+    const reply = before.isPurged ? undefined : outcome.reply;
+    const isLarge = reply && reply.length > inlineBytes && bucket === callsBucket;
+    if (isLarge) {
+      const seq = ending.body?.seq ?? (await this.store.until(untilMs, () => this.store.addBody(key, reply, write)));
+      ending.body = { seq, length: reply.length };
     }
+    const [body, inline, { storeId }] = isLarge ? [ending.body, undefined, this] : [undefined, reply, this];
+    const ended = await this.#replace(key, found, { ...before, state, storeId, write, body, inline }, untilMs);
+    // Another host changed the row, which is read now.
+    if (ended === 'conflict') return this.#finish(id, owner, outcome, ending);
+    if (!this.#known.get(key)) this.#adopt(id, ended);
+    return visible(ended.row, ended.seq, reply);
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {
@@ -192,30 +136,29 @@ export class KvCallLog implements CallLog {
     if (!known?.row || known.row.storeId !== this.storeId) return;
     const removed = (seq: number) => this.#removeAt(known.deadlineAtMs + afterDeadlineMs, known.bucket, seq);
     if (known.replyBytes <= staysBytes) removed(known.seq);
-    else this.#dropReply(known, known.row).then(removed, this.options.onProblem);
+    else this.#dropReply(known, known.row).then(removed, this.store.parts.onProblem);
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
     const kept = new Set(except.map(token));
     for (const bucket of [callsBucket, keysBucket] as const)
-      for (const key of await this.#store.keysBelow(bucket, token(worker)))
+      for (const key of await this.store.keysBelow(bucket, token(worker)))
         if (!kept.has(key.split('.')[1] ?? '')) await this.#purgeRow(bucket, key);
   }
 
   async isGone(owner: string): Promise<boolean> {
-    return owner !== this.owner && this.options.isGone(owner);
+    return owner !== this.owner && this.isOtherGone(owner);
   }
 
   usage(): LogUsage {
-    this.#measure();
     const usage = this.#known.bounds.usage();
-    return { ...usage, callersKeys: Math.max(usage.callersKeys, this.#used.keys.rows) };
+    return { ...usage, callersKeys: Math.max(usage.callersKeys, this.store.sizes.callersKeys) };
   }
 
   close(): Promise<void> {
     this.#isClosed = true;
-    this.#store.close();
-    this.#known.close();
+    this.store.close();
+    this.#known.close(this.store.sizes.full(bodiesStream));
     for (const { cancel } of this.#removals.values()) cancel();
     this.#removals.clear();
     return Promise.resolve();
@@ -230,25 +173,40 @@ export class KvCallLog implements CallLog {
 
   async #read(bucket: Bucket, key: string): Promise<FoundRow | undefined> {
     for (;;) {
-      const found = await this.#store.read(bucket, key);
+      const found = await this.store.read(bucket, key);
       if (!found || hasOutcome(found.row) || found.row.storeId === this.storeId) return found;
       // Another host may have written a new id that this host has not read yet.
-      this.#store.id.check();
-      await this.#store.checked();
-      const { storeId } = this;
-      if (found.row.storeId === storeId) return found;
-      const [write, inline] = [this.#store.newWrite(), errorBody(olderStore())];
-      const row: StoredRow = { ...found.row, state: 'uncertain', storeId, write, inline };
-      const written = await this.#store.write(bucket, key, row, found.seq, storeId);
-      if (written === 'full') throw noRoomFor('the outcome of a call', retryMs);
-      if (written !== 'conflict') return { bucket, row, seq: written };
+      this.store.id.check();
+      await this.store.checked();
+      if (found.row.storeId === this.storeId) return found;
+      const [{ storeId }, write, inline] = [this, this.store.newWrite(), errorBody(olderStore())];
+      const ended = await this.#replace(key, found, { ...found.row, state: 'uncertain', storeId, write, inline });
+      if (ended !== 'conflict') return ended;
     }
+  }
+
+  /** Writes the next version of a row, and remembers it. */
+  async #replace(
+    key: string,
+    { bucket, seq }: FoundRow,
+    row: StoredRow,
+    untilMs?: number,
+  ): Promise<FoundRow | 'conflict'> {
+    const written = await this.store.write(bucket, key, row, seq, untilMs);
+    const known = this.#known.get(key);
+    if (written !== 'conflict') {
+      if (known) this.#known.stored(known, row, written);
+      return { bucket, row, seq: written };
+    }
+    // The row of another host is read when it is needed.
+    if (known?.seq === seq) known.row = undefined;
+    return written;
   }
 
   /** Adds the reply to the row. A large reply is read from the stream of bodies. */
   async #withReply(id: CallId, found: FoundRow): Promise<CallRow> {
     const { row, seq } = found;
-    const reply = row.inline ?? (await this.#store.readBody(row));
+    const reply = row.inline ?? (await this.store.readBody(row));
     if (reply && row.owner !== this.owner) this.#adopt(id, found);
     return visible(row, seq, reply);
   }
@@ -257,25 +215,18 @@ export class KvCallLog implements CallLog {
   #adopt(id: CallId, { bucket, row, seq }: FoundRow): void {
     if (bucket !== callsBucket || !hasOutcome(row) || !(row.inline || row.body)) return;
     // The present store has an older row too.
-    this.#known.adopt(id, { bucket, row: { ...row, storeId: this.storeId }, seq });
-  }
-
-  /** Waits for room for a reply of this size, at most for `retryMs`. */
-  #room(id: CallId, bytes: number): Promise<void> {
-    const known = this.#known.get(keyOf(id));
-    if (!known) return sleep(this.#clock, retryMs);
-    return this.#known.bounds.room(known.worker, bytes, this.#clock.nowMs() + retryMs);
+    this.#known.adopt(id, { ...row, storeId: this.storeId }, seq);
   }
 
   /** Returns the sequence of the row. */
   async #dropReply({ rowKey: key, bucket, seq }: KnownCall, row: StoredRow): Promise<number> {
-    if (row.body) {
-      await this.#store.removeBody(key);
-      return seq;
+    if (!row.body) {
+      const next = { ...row, write: this.store.newWrite(), inline: undefined };
+      const bare = await this.#replace(key, { bucket, row, seq }, next).catch(unlessFull);
+      return bare && bare !== 'conflict' ? bare.seq : seq;
     }
-    const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
-    const written = await this.#store.write(bucket, key, bare, seq, this.storeId);
-    return typeof written === 'number' ? written : seq;
+    await this.store.removeBody(key);
+    return seq;
   }
 
   /**
@@ -283,26 +234,22 @@ export class KvCallLog implements CallLog {
    * for a new call.
    */
   async #purgeRow(bucket: Bucket, key: string): Promise<void> {
-    for (;;) {
-      const { storeId } = this;
-      const found = await this.#store.read(bucket, key);
-      if (!found || found.row.isPurged) return;
-      const { row, seq } = found;
-      const state = row.state === 'received' ? 'refused' : row.state;
-      const bare = { isPurged: true, body: undefined, inline: undefined, write: this.#store.newWrite() };
-      const written = await this.#store.write(bucket, key, { ...row, ...bare, state }, seq, storeId);
-      if (written === 'conflict') continue;
-      if (row.body) await this.#store.removeBody(key);
-      const known = this.#known.get(key);
-      if (known && state !== 'running') this.#known.forget(known);
-      else if (known) known.row = undefined;
-      return;
-    }
+    const { storeId } = this;
+    const found = await this.store.read(bucket, key);
+    if (!found || found.row.isPurged) return;
+    const { state, body } = found.row;
+    const bare = { ...found.row, storeId, isPurged: true, body: undefined, inline: undefined };
+    const [write, ended] = [this.store.newWrite(), state === 'received' ? 'refused' : state];
+    const purged = await this.#replace(key, found, { ...bare, write, state: ended }).catch(unlessFull);
+    if (purged === 'conflict') return this.#purgeRow(bucket, key);
+    if (body) await this.store.removeBody(key);
+    const known = this.#known.get(key);
+    if (known && state !== 'running') this.#known.forget(known);
   }
 
   #expired({ rowKey: key, bucket, seq, row }: KnownCall): void {
     if (row?.storeId !== this.storeId) return;
-    if (row.body) this.#store.removeBody(key).catch(() => {});
+    if (row.body) this.store.removeBody(key).catch(() => {});
     this.#removeAt(this.#clock.nowMs(), bucket, seq);
   }
 
@@ -323,40 +270,16 @@ export class KvCallLog implements CallLog {
     const { sequences = [] } = this.#removals.get(due) ?? {};
     this.#removals.delete(due);
     for (let at = 0; at < sequences.length && !this.#isClosed; at += removalsAtOnce) {
-      await this.#store.checked().catch(() => {});
-      if (this.#store.id.checking || this.storeId !== storeId) return;
+      await this.store.checked().catch(() => {});
+      if (this.store.id.checking || this.storeId !== storeId) return;
       const some = sequences.slice(at, at + removalsAtOnce);
-      await Promise.allSettled(some.map((seq) => this.#store.removeRow(bucket, seq)));
+      await Promise.allSettled(some.map((seq) => this.store.removeRow(bucket, seq)));
     }
-  }
-
-  /** Asks for the sizes, at most every two seconds and only while the log is used. */
-  #measure(): void {
-    const nowMs = this.#clock.nowMs();
-    if (nowMs - this.#usedAtMs < usedMs || this.#isClosed) return;
-    this.#usedAtMs = nowMs;
-    const look = async (name: StoreName) => {
-      const use = await this.#store.used(streams[name]);
-      const { bytes, freedAtMs } = this.#used[name];
-      this.#used[name] = { ...use, freedAtMs: use.bytes < bytes ? nowMs : freedAtMs };
-    };
-    // Without an answer the last sizes are used. The server refuses what does not fit.
-    void Promise.allSettled([look('calls'), look('keys'), look('bodies')]);
-  }
-
-  #full(name: StoreName): HostError {
-    const { firstExpiryMs, freedAtMs } = this.#used[name];
-    const nowMs = this.#clock.nowMs();
-    const isFreed = nowMs - freedAtMs < freedMs;
-    return noRoomFor(contents[name], isFreed ? soonMs : Math.max(soonMs, firstExpiryMs - (nowMs - this.#usedAtMs)));
   }
 }
 
-const streams = { calls: streamOf(callsBucket), keys: streamOf(keysBucket), bodies: bodiesStream };
-const contents = { calls: 'calls', keys: 'keys that callers chose', bodies: 'replies of calls' };
-type StoreName = keyof typeof streams;
-type Used = StoreUse & { readonly freedAtMs: number };
-const unused = { bytes: 0, rows: 0, firstExpiryMs: 0, freedAtMs: Number.NEGATIVE_INFINITY };
+/** What every try to write one outcome has in common. `body`: where a large reply is. */
+type Ending = Pick<StoredRow, 'write'> & { body: StoredRow['body']; readonly untilMs: number };
 
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
 /** The row of a revoked worker, which is kept for late copies of its request only. */
@@ -372,13 +295,13 @@ const visible = (
   reply: Buffer | undefined,
 ): CallRow => ({ state, owner, digest, attempts, version, reply });
 
-const isNotKept = (ending: Ending, reply: Buffer): Ending =>
-  ending.reply === reply ? { ...ending, reply: errorBody(notKept(reply.length)) } : ending;
+function unlessFull(error: unknown): undefined {
+  if (!isOutOfRoom(error)) throw error;
+}
 
-const noRoomFor = (what: string, retryAfterMs: number): HostError => {
-  const facts = { reason: 'bucket_full', retryAfterMs };
-  const hint = 'room comes back as earlier calls expire';
-  return notExecuted('insufficient_storage', `the NATS server has no room for ${what}`, hint, facts);
+const storeChanged = (): HostError => {
+  const facts = { reason: 'store_changed' };
+  return notExecuted('transport', 'the NATS server has another store than before', 'send the call again', facts);
 };
 
 const olderStore = (): HostError =>

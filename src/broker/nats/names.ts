@@ -18,6 +18,7 @@ export const queueGroup = 'hostler';
 export const storeKey = 'store';
 
 export const streamOf = (bucket: string): string => `KV_${bucket}`;
+export const subjectOf = (bucket: Bucket, key: string): string => `$KV.${bucket}.${key}`;
 
 /** One valid token of a subject. `=` begins an escaped byte. */
 export const token = (name: string): string => (plain.test(name) ? name : escaped(name));

@@ -5,6 +5,7 @@
  */
 import type * as JetStream from '@nats-io/jetstream';
 import type * as Nats from '@nats-io/transport-node';
+import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { importPeer } from '../../kernel/import-peer.js';
 import { requireTls } from '../require-tls.js';
@@ -19,6 +20,16 @@ export interface NatsAddress {
   readonly key: string | undefined;
   /** Allows an address without TLS on another machine. */
   readonly insecure?: boolean | undefined;
+}
+
+/** What the parts of the log of one host share. */
+export interface HostParts {
+  readonly connection: NatsConnection;
+  readonly clock: Clock;
+  readonly owner: string;
+  readonly replicas: number;
+  readonly batch: TurnBatch;
+  readonly onProblem: (error: unknown) => void;
 }
 
 export interface ConnectOptions extends NatsAddress {

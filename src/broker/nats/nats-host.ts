@@ -13,7 +13,7 @@ import { checkServer, type StartCheckOptions } from './create-stores.js';
 import { HostTransport } from './host-transport.js';
 import { KvCallLog } from './kv-call-log.js';
 import { KvStore } from './kv-store.js';
-import { hostSubject, storeChanged } from './names.js';
+import { hostSubject } from './names.js';
 import {
   connectError,
   connectNats,
@@ -74,18 +74,15 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
     const intake = await open('hostler host, calls');
     const batch = new TurnBatch();
     connection.subscribe(hostSubject(owner), { callback: (_error, message) => void message.respond() });
-    const store = await KvStore.open({
-      ...{ connection, clock, owner, onProblem, batch, replicas: options.replicas },
-      onNewStore: () => connection.publish(storeChanged),
-    });
+    const { replicas } = options;
+    const store = await KvStore.open({ connection, clock, owner, onProblem, batch, replicas });
     let isConnected = true;
     void watchConnection(connection, (isBack) => {
       if (isBack === isConnected) return;
       isConnected = isBack;
       onEvent(isBack ? { kind: 'nats_restored' } : { kind: 'nats_lost', error: lostConnection(undefined) });
     });
-    connection.subscribe(storeChanged, { callback: () => store.id.check() });
-    const log = new KvCallLog({ store, owner, clock, isGone: goneHosts(connection, clock), onProblem });
+    const log = new KvCallLog(store, goneHosts(connection, clock));
     return {
       name: 'nats',
       log,

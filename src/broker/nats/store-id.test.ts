@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { callsBucket, keysBucket } from './names.js';
-import { StoreId, type StoreIdOptions } from './store-id.js';
+import { keysBucket, streamOf } from './names.js';
+import type { HostParts } from './nats-client.js';
+import { StoreId } from './store-id.js';
+import type { Streams } from './streams.js';
 
 /** One row, as the bucket has it. */
 function rig() {
@@ -11,32 +13,31 @@ function rig() {
   const unlessCut = () => {
     if (store.isCut) throw new Error('TIMEOUT');
   };
-  const row = {
-    async read() {
+  const infos: Record<string, unknown> = {
+    [streamOf(keysBucket)]: { created: '2026-11-18T10:00:00.1Z', state: { last_seq: 0 } },
+  };
+  const streams = {
+    async last() {
       unlessCut();
       return store.value === undefined ? undefined : { value: Buffer.from(store.value), seq: store.seq };
     },
-    async write(value: string) {
+    async put(_subject: string, value: Uint8Array) {
       unlessCut();
-      store.value = value;
+      store.value = Buffer.from(value).toString();
       return ++store.seq;
     },
+    info: async (stream: string) => infos[stream] ?? { state: { last_seq: store.seq } },
+    fail: () => {},
   };
-  const infos = () => ({
-    [callsBucket]: { state: { last_seq: store.seq } },
-    [keysBucket]: { created: '2026-11-18T10:00:00.1Z', state: { last_seq: 0 } },
-  });
-  const connection = { isClosed: () => false, async *status() {} };
-  const options = {
-    ...{ clock, row, connection, info: async (bucket: keyof ReturnType<typeof infos>) => infos()[bucket] },
-    ...{ onProblem: (error: unknown) => problems.push(error), onNewStore: () => {}, onLoss: () => {} },
-  } as unknown as StoreIdOptions;
-  return { clock, problems, store, options };
+  const connection = { isClosed: () => false, subscribe() {}, publish() {}, async *status() {} };
+  const options = { clock, connection, onProblem: (error: unknown) => problems.push(error) };
+  const open = () => StoreId.open(options as unknown as HostParts, streams as unknown as Streams);
+  return { clock, problems, store, streams, open };
 }
 
 test('the row of the id is written again every 3 min; a lost connection at that time is not reported as another problem', async () => {
-  const { clock, problems, store, options } = rig();
-  const { id } = await StoreId.open(options);
+  const { clock, problems, store, open } = rig();
+  const { id } = await open();
   expect([id, store.seq]).toEqual([store.value?.split('.')[0], 1]);
   await clock.advanceAsync(3 * 60_000);
   expect(store.seq).toBe(2);
@@ -48,12 +49,12 @@ test('the row of the id is written again every 3 min; a lost connection at that 
 });
 
 test('a bucket that is deleted is noticed when the id is written again', async () => {
-  const { clock, store, options } = rig();
-  const opened = await StoreId.open(options);
+  const { clock, store, streams, open } = rig();
+  const opened = await open();
   const { id } = opened;
-  const { read } = options.row;
-  options.row.read = async () => {
-    options.row.read = read;
+  const { last } = streams;
+  streams.last = async () => {
+    streams.last = last;
     Object.assign(store, { value: undefined, seq: 0 });
     throw Object.assign(new Error('no stream'), { code: 10059 });
   };

@@ -6,40 +6,34 @@
  * or written. So all operations wait for a check of the id after each reconnect, and when a sequence goes back.
  */
 import { hash, randomBytes } from 'node:crypto';
-import type { StreamInfo } from '@nats-io/jetstream';
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { sleep } from '../../kernel/clock.js';
+import { deferred } from '../../kernel/deferred.js';
 import { type HostError, notExecuted } from '../../kernel/errors.js';
-import { type Bucket, callsBucket, keysBucket } from './names.js';
-import { codeOf, type NatsConnection, noStream, watchConnection } from './nats-client.js';
-
-export interface StoreIdOptions {
-  readonly connection: NatsConnection;
-  readonly clock: Clock;
-  readonly row: {
-    read(): Promise<{ readonly value: Buffer; readonly seq: number } | undefined>;
-    /** Resolves with undefined if another host was faster. */
-    write(value: string, previousSeq: number): Promise<number | undefined>;
-  };
-  /** Makes the stream of this bucket if it is missing. */
-  readonly info: (bucket: Bucket) => Promise<StreamInfo>;
-  readonly onProblem: (error: unknown) => void;
-  /** The store has a new id. Tells the other hosts to check the id too. */
-  readonly onNewStore: () => void;
-  readonly onLoss: () => void;
-}
+import {
+  type Bucket,
+  bodiesStream,
+  callsBucket,
+  keysBucket,
+  storeChanged,
+  storeKey,
+  streamOf,
+  subjectOf,
+} from './names.js';
+import { codeOf, type HostParts, noStream, watchConnection, wrongSequence } from './nats-client.js';
+import type { Streams } from './streams.js';
 
 const retryMs = 100;
 /** Number of failed checks over one connection after which the failure is reported. */
 const failuresBeforeReport = 20;
 /** The row must be younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
-const buckets = [callsBucket, keysBucket] as const;
 
 export class StoreId {
   #id = '';
-  /** Known to hosts only, and new with each id: a worker cannot invent a token, and a token of another store id is not valid. */
-  #secret = '';
-  /** The text of the row. */
+  /**
+   * The text of the row: the id, random bytes, and the time of the stream of keys. Known to hosts only, and new with each id: a worker cannot
+   * invent a token, and a token of another store id is not valid.
+   */
   #value = '';
   /** Highest sequences that this host, another host or a worker has seen. */
   readonly #seen: Record<Bucket, number> = { [callsBucket]: 0, [keysBucket]: 0 };
@@ -47,15 +41,21 @@ export class StoreId {
   #reasons = 0;
   #losses = 0;
   #checking: Promise<void> | undefined;
-  #online: Promise<void> = Promise.resolve();
+  #online = deferred();
   /** Ends the wait for answers of a lost connection. */
-  #lost = () => {};
+  #lost = deferred();
 
-  private constructor(private readonly options: StoreIdOptions) {}
+  private constructor(
+    private readonly options: HostParts,
+    private readonly streams: Pick<Streams, 'info' | 'last' | 'put' | 'fail'>,
+  ) {
+    this.#online.resolve();
+  }
 
-  static async open(options: StoreIdOptions): Promise<StoreId> {
-    const made = new StoreId(options);
+  static async open(options: HostParts, streams: StoreId['streams']): Promise<StoreId> {
+    const made = new StoreId(options, streams);
     void made.#watchConnection();
+    options.connection.subscribe(storeChanged, { callback: () => made.check() });
     await made.#check();
     made.#refreshLater();
     return made;
@@ -103,23 +103,14 @@ export class StoreId {
     });
   }
 
-  require(id: string): void {
-    if (this.#id === id) return;
-    const facts = { reason: 'store_changed' };
-    throw notExecuted('transport', 'the NATS server has another store than before', 'send the call again', facts);
-  }
-
   async #checkUntilDone(): Promise<void> {
     const { clock, onProblem, connection } = this.options;
     for (let [failures, losses] = [0, this.#losses]; !connection.isClosed(); failures++) {
-      await this.#online;
+      await this.#online.promise;
       // A lost connection is reported by itself.
       if (losses !== this.#losses) [failures, losses] = [0, this.#losses];
       try {
-        return await new Promise<void>((resolve, reject) => {
-          this.#lost = () => reject(new Error('the connection was lost'));
-          this.#check().then(resolve, reject);
-        });
+        return await Promise.race([this.#check(), this.#lost.promise]);
       } catch (error) {
         if (failures === failuresBeforeReport) onProblem(noId(error));
         await sleep(clock, retryMs);
@@ -129,36 +120,48 @@ export class StoreId {
 
   /** Reads the id. Writes a new one if there is none, or if the store lost a sequence that was seen. */
   async #check(): Promise<void> {
-    const { row, info, onNewStore } = this.options;
     for (;;) {
       // Read before the request: a sequence that is seen while the request runs may be newer than the response.
       const [seen, reasons] = [{ ...this.#seen }, this.#reasons];
-      const [calls, keys] = [await info(callsBucket), await info(keysBucket)];
+      // Only large replies need this stream, so the others do not wait for it.
+      void this.streams.info(bodiesStream).catch(() => {});
+      const calls = await this.streams.info(streamOf(callsBucket));
+      const keys = await this.streams.info(streamOf(keysBucket));
       const last = { [callsBucket]: calls.state.last_seq, [keysBucket]: keys.state.last_seq };
       const keysMade = String(keys.created).replace(/\D/g, '');
-      const found = await row.read();
-      const isOlder = buckets.some((each) => last[each] < seen[each]);
+      const found = await this.streams.last(callsBucket, storeKey);
+      const isOlder = last[callsBucket] < seen[callsBucket] || last[keysBucket] < seen[keysBucket];
       let value = String(found?.value ?? '');
       if (isOlder || value.split('.')[2] !== keysMade) {
         value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}.${keysMade}`;
-        const written = await row.write(value, found?.seq ?? 0);
+        const written = await this.#write(value, found?.seq);
         if (written === undefined) continue;
         last[callsBucket] = written;
       }
-      const [id = '', secret = ''] = value.split('.');
+      const [id = ''] = value.split('.');
       const isNew = this.#id !== '' && this.#id !== id;
-      [this.#id, this.#secret, this.#value] = [id, secret, value];
-      for (const each of buckets) this.#seen[each] = isOlder ? last[each] : Math.max(this.#seen[each], last[each]);
-      if (isNew) onNewStore();
+      [this.#id, this.#value] = [id, value];
+      for (const each of [callsBucket, keysBucket] as const)
+        this.#seen[each] = isOlder ? last[each] : Math.max(this.#seen[each], last[each]);
+      // The other hosts check the id too.
+      if (isNew) this.options.connection.publish(storeChanged);
       if (reasons === this.#reasons) return;
     }
   }
 
+  /** Resolves with undefined if another host was faster. */
+  #write(value: string, previousSeq = 0): Promise<number | undefined> {
+    return this.streams.put(subjectOf(callsBucket, storeKey), Buffer.from(value), previousSeq).catch((error) => {
+      if (!wrongSequence.includes(codeOf(error))) throw error;
+      return undefined;
+    });
+  }
+
   #refreshLater(): void {
-    const { clock, row, connection } = this.options;
+    const { clock, connection } = this.options;
     const refresh = async () => {
-      const found = await row.read();
-      if (String(found?.value) === this.#value) await row.write(this.#value, found?.seq ?? 0);
+      const found = await this.streams.last(callsBucket, storeKey);
+      if (String(found?.value) === this.#value) await this.#write(this.#value, found?.seq);
       else this.check();
     };
     clock.at(clock.nowMs() + refreshMs, () => {
@@ -172,22 +175,21 @@ export class StoreId {
   }
 
   async #watchConnection(): Promise<void> {
-    let goOnline = () => {};
     await watchConnection(this.options.connection, (isConnected) => {
-      if (isConnected) return goOnline();
-      this.#online = new Promise((resolve) => {
-        goOnline = resolve;
-      });
+      if (isConnected) return this.#online.resolve();
+      const lost = this.#lost;
+      [this.#online, this.#lost] = [deferred(), deferred()];
       this.#losses++;
       this.check();
-      this.#lost();
-      this.options.onLoss();
+      lost.promise.catch(() => {});
+      lost.reject(new Error('the connection was lost'));
+      this.streams.fail();
     });
-    goOnline();
+    this.#online.resolve();
   }
 
   #tokenOf(seq: number): string {
-    return `${seq}.${hash('sha256', `${this.#secret}.${seq}.${this.#secret}`, 'base64url')}`;
+    return `${seq}.${hash('sha256', `${this.#value}.${seq}.${this.#value}`, 'base64url')}`;
   }
 }
 

@@ -22,9 +22,9 @@ async function open(owner: string) {
   const connection = await connectNats({ url: server.url, key: undefined, name: owner, reconnects: true });
   connections.push(connection);
   const options = { connection, clock, owner, replicas: 1, onProblem: () => {}, batch: new TurnBatch() };
-  const store = await KvStore.open({ ...options, onNewStore: () => {} });
+  const store = await KvStore.open(options);
   const isGone = async () => false;
-  return { store, log: new KvCallLog({ store, owner, clock, onProblem: () => {}, isGone }) };
+  return { store, log: new KvCallLog(store, isGone) };
 }
 
 const call = (key: string, isCallersKey = false) => ({

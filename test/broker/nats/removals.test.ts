@@ -26,8 +26,8 @@ afterEach(async () => {
 async function open(owner: string): Promise<{ log: KvCallLog; store: KvStore; connection: NatsConnection }> {
   const connection = await connectNats({ url: server.url, key: undefined, name: owner, reconnects: true });
   const options = { connection, clock, owner, replicas: 1, onProblem: () => {}, batch: new TurnBatch() };
-  const store = await KvStore.open({ ...options, onNewStore: () => {} });
-  const log = new KvCallLog({ store, owner, clock, onProblem: () => {}, isGone: async () => true });
+  const store = await KvStore.open(options);
+  const log = new KvCallLog(store, async () => true);
   closers.push(async () => {
     await log.close();
     await connection.close();

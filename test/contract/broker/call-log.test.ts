@@ -69,12 +69,9 @@ async function onNats(): Promise<StoreUnderTest> {
       const connection = await connectNats({ url: server.url, key: undefined, name: 'test', reconnects: true });
       const owner = `host-${ended.size}`;
       const onProblem = () => {};
-      const store = await KvStore.open({
-        ...{ connection, clock, owner, replicas: 1, onProblem, batch: new TurnBatch() },
-        onNewStore: () => {},
-      });
+      const store = await KvStore.open({ connection, clock, owner, replicas: 1, onProblem, batch: new TurnBatch() });
       const isGone = async (other: string) => ended.has(other);
-      const log = new KvCallLog({ store, owner, clock, onProblem, isGone });
+      const log = new KvCallLog(store, isGone);
       connections.set(log, connection);
       return log;
     },
