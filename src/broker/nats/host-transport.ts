@@ -63,13 +63,13 @@ const subscribed = [
 
 export class HostTransport implements WorkerTransport {
   readonly #sessions: Sessions;
-  readonly #subscriptions: Subscription[] = [];
+  readonly #subscriptions: { readonly from: string; unsubscribe(): void }[] = [];
   /** Refusals that are due, by the subject of the hello. */
   readonly #refusals = new Map<string, Cancel>();
   /** Messages of this turn of the event loop, by subject. */
   readonly #outbox = new Map<string, HostMessage[]>();
   readonly #stopListening: () => void;
-  #stopTick: Cancel | undefined;
+  #stopTick: Cancel = () => {};
   #tickedAt: readonly [number, number] = [0, 0];
   /** True until the intake has a new connection. */
   #isStale = false;
@@ -84,7 +84,8 @@ export class HostTransport implements WorkerTransport {
         else this.#heard(message, operation);
       };
       const settings = isShared ? { callback, queue: queueGroup } : { callback };
-      this.#subscriptions.push(options[from].subscribe(anyWorkerSubject(operation), settings));
+      const subscription = options[from].subscribe(anyWorkerSubject(operation), settings);
+      this.#subscriptions.push({ from, unsubscribe: () => subscription.unsubscribe() });
     }
     this.#tick();
     void watchConnection(options.intake, (isConnected) => {
@@ -102,16 +103,14 @@ export class HostTransport implements WorkerTransport {
   }
 
   async stop(): Promise<void> {
-    subscribed.forEach(({ from }, at) => {
-      if (from === 'intake') this.#subscriptions[at]?.unsubscribe();
-    });
+    for (const each of this.#subscriptions) if (each.from === 'intake') each.unsubscribe();
     const { clock, intake } = this.options;
     // After the answer to the flush, every call that the server sent before it read the unsubscribe has been read.
     await Promise.race([intake.flush().catch(() => {}), sleep(clock, stopMs)]);
   }
 
   async close(): Promise<void> {
-    this.#stopTick?.();
+    this.#stopTick();
     this.#stopListening();
     for (const cancel of this.#refusals.values()) cancel();
     this.#refusals.clear();
@@ -123,12 +122,9 @@ export class HostTransport implements WorkerTransport {
   #heard(message: NatsMessage, operation: WorkerMessage['op'], isLate = false): void {
     const { worker, epoch, session: id } = senderOf(message.subject);
     if (!idPattern.test(id)) return;
+    const isHello = operation === 'here';
     const refuse = (key: string, error: HostError) =>
-      this.#publish(operation === 'here' ? message.reply : sessionSubject(worker, epoch, id), {
-        op: 'refused',
-        key,
-        error,
-      });
+      this.#publish(isHello ? message.reply : sessionSubject(worker, epoch, id), { op: 'refused', key, error });
     try {
       const said = readWorkerMessage(bufferOf(message.data));
       if (said.op !== operation) throw invalid('op', `must be ${operation}`);
@@ -170,22 +166,18 @@ export class HostTransport implements WorkerTransport {
     else welcome();
   }
 
+  /** A call that is dropped here is sent again by its worker. */
   #call(call: Said<'call'>, bytes: number, session: NatsSession): void {
     const { store, handlers } = this.options;
-    // The worker sends it again.
-    if (this.#isStale || this.#wasPaused()) return;
-    if (store.checking === undefined) handlers.heard(session, call);
-    else this.#hold(bytes, store.checking, () => handlers.heard(session, call));
-  }
-
-  /** Serves the call when the id of the store was checked, unless that took `heldMs` or more. */
-  #hold(bytes: number, checking: Promise<void>, serve: () => void): void {
+    const { checking } = store;
+    if (this.#isPaused()) return;
+    if (checking === undefined) return handlers.heard(session, call);
     if (this.#heldBytes + bytes > heldBytesMax) return;
     const heldAt = this.#now();
     this.#heldBytes += bytes;
     void checking.then(() => {
       this.#heldBytes -= bytes;
-      if (!this.#isStale && !this.#wasPaused() && this.#sinceMs(heldAt) < heldMs) serve();
+      if (!this.#isPaused() && this.#sinceMs(heldAt) < heldMs) handlers.heard(session, call);
     });
   }
 
@@ -220,7 +212,7 @@ export class HostTransport implements WorkerTransport {
     const { clock } = this.options;
     this.#tickedAt = this.#now();
     this.#stopTick = clock.at(clock.nowMs() + tickMs, () => {
-      this.#wasPaused();
+      this.#isPaused();
       this.#tick();
     });
   }
@@ -229,13 +221,14 @@ export class HostTransport implements WorkerTransport {
    * Rows are removed a minute after the deadline of their calls. A request that was in the socket of a process which stood still, or of a
    * machine that slept (which only wall time shows), may be older than that. A new connection has none of them.
    */
-  #wasPaused(): boolean {
+  #isPaused(): boolean {
     const { intake, onProblem } = this.options;
-    if (this.#sinceMs(this.#tickedAt) < pauseMs) return false;
-    if (!this.#isStale) void intake.reconnect().catch(onProblem);
-    this.#tickedAt = this.#now();
-    this.#isStale = true;
-    return true;
+    if (this.#sinceMs(this.#tickedAt) >= pauseMs) {
+      if (!this.#isStale) void intake.reconnect().catch(onProblem);
+      this.#tickedAt = this.#now();
+      this.#isStale = true;
+    }
+    return this.#isStale;
   }
 
   #now(): readonly [number, number] {
@@ -249,7 +242,6 @@ export class HostTransport implements WorkerTransport {
   }
 }
 
-type Subscription = ReturnType<NatsConnection['subscribe']>;
 type Said<Op> = Extract<WorkerMessage, { op: Op }>;
 
 /** The key or id by which an answer names this message. */

@@ -113,18 +113,13 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
 /** Tells whether another host is gone. Questions about many calls of one host come together, so an answer is used for a while. */
 function goneHosts(connection: NatsConnection, clock: Clock): (owner: string) => Promise<boolean> {
   const answers = new Map<string, { readonly isGone: Promise<boolean>; untilMs: number }>();
-  /** True if twice no responder was there. A host that does not answer in time may be busy, and does not count as gone. */
+  /** A host that does not answer in time may be busy, and does not count as absent. */
+  const isAbsent = (owner: string): Promise<boolean> =>
+    connection.request(hostSubject(owner), undefined, { timeout: aliveMs }).then(() => false, isNoResponders);
   const look = async (owner: string): Promise<boolean> => {
-    for (let attempt = 0; attempt < 2; attempt++) {
-      if (attempt > 0) await sleep(clock, reconnectMs);
-      try {
-        await connection.request(hostSubject(owner), undefined, { timeout: aliveMs });
-        return false;
-      } catch (error) {
-        if (!isNoResponders(error)) return false;
-      }
-    }
-    return true;
+    if (!(await isAbsent(owner))) return false;
+    await sleep(clock, reconnectMs);
+    return isAbsent(owner);
   };
   return async (owner) => {
     const known = answers.get(owner);
