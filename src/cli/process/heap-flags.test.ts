@@ -1,6 +1,12 @@
 import { Script } from 'node:vm';
-import { expect, test, vi } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { limitHeap } from './heap-flags.js';
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.doUnmock('node:v8');
+  vi.doUnmock('./compile-cache.js');
+});
 
 test('a start leaves the flags of V8 as they are, so that code caches stay valid', () => {
   vi.useFakeTimers();
@@ -8,5 +14,20 @@ test('a start leaves the flags of V8 as they are, so that code caches stay valid
   limitHeap();
   // Another source of the same length: V8 keeps compiled scripts, and then does not look at the cache.
   expect(new Script('(() => 2)()', { cachedData }).cachedDataRejected).toBe(false);
-  vi.useRealTimers();
+});
+
+test('the code of the start is saved before the first flag, because V8 rejects it under other flags', async () => {
+  vi.useFakeTimers();
+  const done: string[] = [];
+  vi.doMock('node:v8', () => ({
+    getHeapSpaceStatistics: () => [{ space_name: 'new_space', space_size: 16 * 1024 * 1024 }],
+    setFlagsFromString: (flag: string) => done.push(flag),
+  }));
+  vi.doMock('./compile-cache.js', () => ({ finishCompileCache: () => done.push('saved') }));
+  vi.resetModules();
+  const { limitHeap } = await import('./heap-flags.js');
+  limitHeap();
+  vi.advanceTimersByTime(250);
+  expect(done[0]).toBe('saved');
+  expect(done).toContain('--semi-space-growth-factor=1');
 });

@@ -51,14 +51,16 @@ export function limitHeap(): void {
     const look = () => {
       const newSpace = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
       const isSmall = (newSpace?.space_size ?? 0) < newSpaceBytes;
-      if (isSmall !== mayGrow) setFlagsFromString(`--semi-space-growth-factor=${isSmall ? 2 : 1}`);
+      if (isSmall === mayGrow) return;
       mayGrow = isSmall;
-      if (isSmall || hasFlags) return;
-      hasFlags = true;
-      // V8 rejects a code cache that was written under other flags.
-      finishCompileCache();
-      for (const flag of flags) setFlagsFromString(flag);
-      compactWhileIdle();
+      if (!hasFlags) {
+        hasFlags = true;
+        // First: V8 rejects a code cache that was written under other flags.
+        finishCompileCache();
+        for (const flag of flags) setFlagsFromString(flag);
+        compactWhileIdle();
+      }
+      setFlagsFromString(`--semi-space-growth-factor=${isSmall ? 2 : 1}`);
     };
     new PerformanceObserver(look).observe({ entryTypes: ['gc'] });
     look();
