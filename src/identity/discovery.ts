@@ -31,6 +31,8 @@ export interface DiscoveryInput {
   /** Issuer of the grant that exists for this server. If it is the server itself, the rules of 2025-03-26 still apply. */
   readonly knownIssuer?: string | undefined;
   readonly assumesPkce?: boolean;
+  /** Asks a person whether the named authorization server may take the place of `knownIssuer`. */
+  readonly confirmMove?: ((question: string) => Promise<boolean>) | undefined;
 }
 
 /** Metadata of an authorization server, as far as it is used. */
@@ -75,7 +77,7 @@ class Discovery {
   readonly #input: DiscoveryInput;
   readonly #http: OAuthHttp;
   readonly #clock: Clock;
-  readonly #deadlineAtMs: number;
+  #deadlineAtMs: number;
   #requests = 0;
 
   constructor(input: DiscoveryInput, http: OAuthHttp, clock: Clock) {
@@ -93,7 +95,7 @@ class Discovery {
     const isMoved = knownIssuer !== undefined && !sameIssuer(knownIssuer, origin);
     if (isOldest && (!found.isAbsent || isMoved))
       throw this.#refuse('no_authorization_server', 'it names no authorization server', issuerHint);
-    const chosen = isOldest ? origin : this.#choose(found);
+    const chosen = isOldest ? origin : await this.#choose(found);
     const as = await this.#metadata(chosen, isOldest);
     const withoutQuery = canonicalUrl(Object.assign(new URL(url), { search: '', hash: '' }).href);
     return {
@@ -140,18 +142,23 @@ class Discovery {
   }
 
   /** The pinned issuer, else the issuer of the grant, else the first that the server names. */
-  #choose({ servers }: Resource): string {
-    const { issuer, knownIssuer } = this.#input;
-    const named = (wanted: string) => servers.find((each) => sameIssuer(each, wanted));
-    if (issuer !== undefined) {
-      const found = servers.length === 0 ? issuer : named(issuer);
-      if (found !== undefined) return found;
-    } else if (knownIssuer === undefined || named(knownIssuer) !== undefined) {
-      return (knownIssuer === undefined ? undefined : named(knownIssuer)) ?? (servers[0] as string);
+  async #choose({ servers }: Resource): Promise<string> {
+    const { issuer, knownIssuer, confirmMove } = this.#input;
+    const wanted = issuer ?? knownIssuer;
+    const [first = ''] = servers;
+    if (wanted === undefined) return first;
+    const named = servers.find((each) => sameIssuer(each, wanted));
+    if (named !== undefined) return named;
+    if (issuer !== undefined && servers.length === 0) return issuer;
+    const what = `it used the authorization server ${shown(wanted)} and now names`;
+    // The issuer that is asked about is the one that is used: the server could answer another request with another one.
+    if (issuer === undefined && (await confirmMove?.(`${what} ${shown(first)}. Log in there?`))) {
+      this.#deadlineAtMs = this.#clock.nowMs() + totalMs;
+      return first;
     }
     throw this.#refuse(
       'issuer_changed',
-      `it used the authorization server ${shown(issuer ?? knownIssuer)} and now names ${servers.map(shown).join(', ')}`,
+      `${what} ${servers.map(shown).join(', ')}`,
       'if you trust the new one, log in with --issuer and its address',
     );
   }

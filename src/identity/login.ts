@@ -140,6 +140,7 @@ class Login {
   async #discover(): Promise<Discovered & { readonly challenged: readonly string[] }> {
     const { server, url, auth, http, clock, ui } = this.#options;
     const challenge = bearerChallenge(await this.#challenge());
+    const isStatic = auth.clientSecret !== undefined || auth.clientKey !== undefined;
     const input = {
       server,
       url,
@@ -148,16 +149,10 @@ class Login {
       resourceMetadata: challenge?.params.get('resource_metadata'),
       knownIssuer: this.#before?.issuer,
       assumesPkce: auth.pkce === 'assume',
+      confirmMove: isStatic ? undefined : (question: string) => ui.confirm(`server '${server}': ${question}`, 'issuer'),
     };
     const challenged = scopesOf(challenge?.params.get('scope'));
-    try {
-      return { ...(await discover(input, http, clock)), challenged };
-    } catch (error) {
-      const isChanged = isHostError(error) && error.details.reason === 'issuer_changed' && input.issuer === undefined;
-      const isStatic = auth.clientSecret !== undefined || auth.clientKey !== undefined;
-      if (!isChanged || isStatic || !(await ui.confirm(`${error.message}. Log in there?`, 'issuer'))) throw error;
-      return { ...(await discover({ ...input, knownIssuer: undefined }, http, clock)), challenged };
-    }
+    return { ...(await discover(input, http, clock)), challenged };
   }
 
   /** Header `WWW-Authenticate` of a request without a token; undefined: the server did not ask for one. */

@@ -505,6 +505,24 @@ describe('refused logins', () => {
     expect(rig.store.readGrant(row.id)?.refreshToken).toBe(row.refreshToken);
   });
 
+  test('AC-A18 the authorization server that the person confirmed is used, even if the server names another one by then', async () => {
+    const { as, rs, rig, url } = await startLoginWorld();
+    const [named, hidden] = [await startHostile(), await startHostile()];
+    ends.push(
+      () => named.close(),
+      () => hidden.close(),
+    );
+    for (const other of [named, hidden]) other.as.resources = undefined;
+    await rig.login({ url });
+    // Nothing of a later answer may replace what was confirmed.
+    let reads = 0;
+    rs.editPrm = (metadata) => ({ ...metadata, authorization_servers: [(reads++ === 0 ? named : hidden).as.issuer] });
+    const { row } = await rig.login({ url, confirms: true });
+    expect(rig.asked).toEqual([expect.stringContaining(named.as.issuer)]);
+    expect(rig.asked[0]).toContain(as.issuer);
+    expect([row.issuer, hidden.as.site.seen]).toEqual([named.as.issuer, []]);
+  });
+
   test('AC-A18 a static secret stays with its issuer', async () => {
     const { as, rs, rig, url } = await startLoginWorld();
     const other = await startHostile();
