@@ -374,6 +374,30 @@ describe('AC-A24 what is on disk', () => {
     expect(readdirSync(to).includes('identity.key')).toBe(false);
     expect(open(to, right).readGrant(row.id)?.accessToken).toBe('planted-access-token-1');
   });
+  test.each([
+    ['facts', '{'],
+    ['facts', '7'],
+    ['facts', '[]'],
+    ['scopes', '["a'],
+    ['scopes', '{"a":1}'],
+    ['wanted', ''],
+  ])('AC-A24 a row whose %s are damaged (%s) is dead, and every other row is used', (column, text) => {
+    const folder = newFolder();
+    const store = open(folder);
+    const [one, two] = [store.saveLogin(grant()), store.saveLogin(grant({ account: 'b' }))];
+    const to = copyOf(folder, (database) =>
+      database.prepare(`UPDATE grants SET ${column} = ? WHERE id = ?`).run(text, one.id),
+    );
+    const changed = open(to);
+    expect(changed.grants().map(({ state, reason }) => [state, reason])).toEqual([
+      ['dead', 'unreadable'],
+      ['live', undefined],
+    ]);
+    expect(changed.findGrant(grant().url, {})?.id).toBe(one.id);
+    expect(changed.saveLogin(grant({ accessToken: 'new' }))).toMatchObject({ id: one.id, state: 'live' });
+    expect(changed.readGrant(two.id)).toEqual(two);
+  });
+
 
   test('AC-A24 a short passphrase, and a key file that others may read or that is no key, are refused', () => {
     expect(() => open(newFolder(), 'too short')).toThrow(/shorter than 16/);

@@ -134,7 +134,8 @@ export class IdentityStore {
         JSON.stringify(facts),
       );
       if (facts.way === 'registered') {
-        const replaced = `resource = ? AND issuer = ? AND account = ? AND id <> ? AND json_extract(facts, '$.way') = 'registered'`;
+        const replaced = `resource = ? AND issuer = ? AND account = ? AND id <> ? AND json_valid(facts)
+          AND json_extract(facts, '$.way') = 'registered'`;
         const key = [resource, issuer, account, id];
         // Other servers may have logged in with the same registration; their tokens are for the same resource and account.
         this.#run(
@@ -233,7 +234,7 @@ export class IdentityStore {
     this.#write(() => {
       const [row] = this.#all('SELECT wanted FROM grants WHERE id = ? AND login = ?', id, login);
       if (!row) return;
-      const wanted = [...new Set([...(JSON.parse(String(row.wanted)) as string[]), ...added])];
+      const wanted = [...new Set([...(listOf(row.wanted) ?? []), ...added])];
       this.#run('UPDATE grants SET wanted = ? WHERE id = ?', JSON.stringify(wanted), id);
     });
   }
@@ -286,7 +287,8 @@ export class IdentityStore {
 
   #grantOf(row: Row): GrantRow {
     const gen = Number(row.gen);
-    const facts = JSON.parse(String(row.facts)) as GrantFacts;
+    const facts = { ...noFacts, ...(parsed(row.facts) as Partial<GrantFacts>) };
+    const [scopes, wanted] = [listOf(row.scopes), listOf(row.wanted)];
     const key: GrantKey = {
       resource: String(row.resource),
       issuer: String(row.issuer),
@@ -302,7 +304,8 @@ export class IdentityStore {
     };
     const accessToken = open('access');
     const refreshToken = open('refresh');
-    const isReadable = accessToken !== undefined && (row.refresh === null || refreshToken !== undefined);
+    const isOpen = accessToken !== undefined && (row.refresh === null || refreshToken !== undefined);
+    const isReadable = isOpen && scopes !== undefined && wanted !== undefined;
     return {
       id: String(row.id),
       gen,
@@ -312,8 +315,8 @@ export class IdentityStore {
       reason: isReadable ? textOf(row.reason) : 'unreadable',
       accessToken: accessToken ?? '',
       refreshToken,
-      scopes: JSON.parse(String(row.scopes)) as string[],
-      wanted: JSON.parse(String(row.wanted)) as string[],
+      scopes: scopes ?? [],
+      wanted: wanted ?? [],
       issuedMs: Number(row.issued_ms),
       expiresMs: numberOf(row.expires_ms),
       facts,
@@ -374,6 +377,25 @@ const tokenPlace = (
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
 const textOf = (value: Row[string] | undefined): string | undefined => (typeof value === 'string' ? value : undefined);
 const numberOf = (value: Row[string] | undefined): number | undefined =>
+/** Of a row that cannot be read. */
+const noFacts: GrantFacts = {
+  ...{ grantType: 'code', tokenEndpoint: '', authMethod: 'none', way: 'registered', loginMs: 0, asked: [] },
+};
+
+/** Undefined: the column is damaged. */
+function parsed(value: Row[string] | undefined): unknown {
+  try {
+    return JSON.parse(String(value));
+  } catch {
+    return undefined;
+  }
+}
+
+function listOf(value: Row[string] | undefined): string[] | undefined {
+  const list = parsed(value);
+  return Array.isArray(list) ? list : undefined;
+}
+
   typeof value === 'number' ? value : undefined;
 
 const full = (): HostError =>
