@@ -2,6 +2,7 @@
 import { type AuthSettings, authEntry } from '../config/auth-settings.js';
 import { sameIssuer } from '../identity/discovery.js';
 import type { GrantRow } from '../identity/grant-row.js';
+import type { GrantFilter } from '../identity/identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from '../identity/oauth-http.js';
 import { type OAuthClient, revokeGrant } from '../identity/token-endpoint.js';
 import { systemClock } from '../kernel/clock.js';
@@ -24,10 +25,10 @@ export const logout: Command = {
   },
   positionals: [1, 1],
   async run(args) {
-    const { name, url, auth, http } = await targetOf(args);
+    const { name, url, auth, filter, http } = await targetOf(args);
     const store = await openUserStore(process.env, false);
     // All logins that the server could use: if only the newest was removed, a host would use the one before it.
-    const rows = store?.servedGrants(url, auth) ?? [];
+    const rows = store?.servedGrants(url, filter) ?? [];
     if (!store || rows.length === 0) {
       if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
       else printLines([`${name}: there is no login`]);
@@ -64,6 +65,8 @@ interface Target {
   readonly name: string;
   readonly url: string;
   readonly auth: AuthSettings;
+  /** Which logins of the URL. */
+  readonly filter: GrantFilter;
   readonly http: OAuthHttp;
 }
 
@@ -72,14 +75,14 @@ async function targetOf(args: ParsedArgs): Promise<Target> {
   const [name = ''] = args.positionals;
   const account = args.text('account');
   if (/^https?:/.test(name) && URL.canParse(name)) {
-    const auth = authEntry.parse(account === undefined ? {} : { account });
     const parts = { clock: systemClock, random: systemRandom, env: process.env };
-    return { name, url: name, auth, http: createOAuthHttp({ server: name, url: name, ...parts }) };
+    const http = createOAuthHttp({ server: name, url: name, ...parts });
+    return { name, url: name, auth: authEntry.parse({}), filter: { account }, http };
   }
   if (account !== undefined)
     throw usageError(logout, '--account needs a URL; a server has its account in auth.account');
   const { spec, ...server } = await remoteServer(args, process.env);
-  return { ...server, url: spec.url };
+  return { ...server, filter: server.auth, url: spec.url };
 }
 
 /** The secret of the configuration is for one client at one issuer, and the row may be of another. */

@@ -65,8 +65,14 @@ export interface GrantRow extends GrantKey, GrantTokens {
 export const hashOf = (parts: unknown): string =>
   createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
 
-export const grantId = ({ resource, issuer, clientId, account }: GrantKey): string =>
-  hashOf([resource, issuer, clientId, account]);
+/** A token without a person is another grant than the login of a person, even with the same client. */
+export function grantId({ facts, ...key }: GrantKey & Pick<GrantRow, 'facts'>): string {
+  const { resource, issuer, clientId, account } = key;
+  if (facts.grantType === 'code') return hashOf([resource, issuer, clientId, account]);
+  // The server chooses the spelling, and such a grant is stored without a person: each spelling would add a row.
+  const canonical = URL.canParse(resource) ? canonicalUrl(resource) : resource;
+  return hashOf([canonical, issuer, clientId, account, facts.grantType]);
+}
 
 /** Lower-case scheme and host, no default port, no fragment, no lone trailing slash: equal for equal resources. */
 export function canonicalUrl(text: string): string {

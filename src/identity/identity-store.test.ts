@@ -97,6 +97,26 @@ describe('grants', () => {
     expect(find({ clientId: 'unknown' })).toBeUndefined();
   });
 
+  test('a token of client_credentials is another grant than the login of a person with the same client', () => {
+    const store = open(newFolder());
+    const facts = { ...grant().facts, way: 'configured' as const };
+    const own = { ...facts, grantType: 'client_credentials' as const, loginMs: 2 };
+    const login = store.saveLogin(grant({ facts }));
+    const job = store.saveLogin(grant({ accessToken: 'token-of-the-job', refreshToken: undefined, facts: own }));
+    expect(store.readGrant(login.id)).toEqual(login);
+    const find = (of: 'code' | 'client_credentials') => store.findGrant(grant().url, { grant: of })?.id;
+    expect([find('code'), find('client_credentials')]).toEqual([login.id, job.id]);
+    expect(store.servedGrants(grant().url, {})).toHaveLength(2);
+  });
+
+  test('a server that spells its resource in many ways causes one grant of client_credentials', () => {
+    const store = open(newFolder());
+    const facts = { ...grant().facts, way: 'configured' as const, grantType: 'client_credentials' as const };
+    for (const resource of ['https://mcp.example/a', 'https://MCP.example/a', 'HTTPS://mcp.Example:443/a'])
+      store.saveLogin(grant({ resource, accessToken: `for ${resource}`, facts }));
+    expect(store.grants()).toMatchObject([{ gen: 3, state: 'live', resource: 'HTTPS://mcp.Example:443/a' }]);
+  });
+
   test('a login of a newly registered client replaces the grant of the old registration', () => {
     const store = open(newFolder());
     store.saveLogin(grant());
@@ -355,26 +375,6 @@ describe('AC-A24 what is on disk', () => {
   });
 
   test.each([
-    ['a passphrase', 'a long passphrase of an operator', 'another long passphrase here'],
-    ['32 bytes in base64', Buffer.alloc(32, 7).toString('base64'), Buffer.alloc(32, 8).toString('base64')],
-  ])('AC-A24 a wrong key (%s) is store_locked and changes nothing; the right key opens', (_what, right, wrong) => {
-    const folder = newFolder();
-    const store = open(folder, right);
-    const row = store.saveLogin(grant());
-    raw(folder).pragma('wal_checkpoint(TRUNCATE)');
-    const to = newFolder();
-    const file = path.join(to, 'identity.db');
-    writeFileSync(file, readFileSync(path.join(folder, 'identity.db')), { mode: 0o600 });
-    const before = readFileSync(file);
-    for (const key of [wrong, undefined])
-      expect(() => open(to, key)).toThrow(
-        expect.objectContaining({ details: expect.objectContaining({ reason: 'store_locked' }) }),
-      );
-    expect(readFileSync(file).equals(before)).toBe(true);
-    expect(readdirSync(to).includes('identity.key')).toBe(false);
-    expect(open(to, right).readGrant(row.id)?.accessToken).toBe('planted-access-token-1');
-  });
-  test.each([
     ['facts', '{'],
     ['facts', '7'],
     ['facts', '[]'],
@@ -398,6 +398,26 @@ describe('AC-A24 what is on disk', () => {
     expect(changed.readGrant(two.id)).toEqual(two);
   });
 
+  test.each([
+    ['a passphrase', 'a long passphrase of an operator', 'another long passphrase here'],
+    ['32 bytes in base64', Buffer.alloc(32, 7).toString('base64'), Buffer.alloc(32, 8).toString('base64')],
+  ])('AC-A24 a wrong key (%s) is store_locked and changes nothing; the right key opens', (_what, right, wrong) => {
+    const folder = newFolder();
+    const store = open(folder, right);
+    const row = store.saveLogin(grant());
+    raw(folder).pragma('wal_checkpoint(TRUNCATE)');
+    const to = newFolder();
+    const file = path.join(to, 'identity.db');
+    writeFileSync(file, readFileSync(path.join(folder, 'identity.db')), { mode: 0o600 });
+    const before = readFileSync(file);
+    for (const key of [wrong, undefined])
+      expect(() => open(to, key)).toThrow(
+        expect.objectContaining({ details: expect.objectContaining({ reason: 'store_locked' }) }),
+      );
+    expect(readFileSync(file).equals(before)).toBe(true);
+    expect(readdirSync(to).includes('identity.key')).toBe(false);
+    expect(open(to, right).readGrant(row.id)?.accessToken).toBe('planted-access-token-1');
+  });
 
   test('AC-A24 a short passphrase, and a key file that others may read or that is no key, are refused', () => {
     expect(() => open(newFolder(), 'too short')).toThrow(/shorter than 16/);

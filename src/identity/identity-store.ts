@@ -43,7 +43,7 @@ export const identitySchema = `
     PRIMARY KEY (url, account, grant_id));`;
 
 /** Members of `auth`: those that are given must be those of the grant. */
-export type GrantFilter = Partial<Pick<AuthSettings, 'account' | 'issuer' | 'clientId' | 'resource'>>;
+export type GrantFilter = Partial<Pick<AuthSettings, 'grant' | 'account' | 'issuer' | 'clientId' | 'resource'>>;
 
 export interface NewGrant extends GrantKey, GrantTokens {
   /** Configured URL that the grant is for. */
@@ -89,7 +89,7 @@ export class IdentityStore {
   }
 
   /** All grants for this URL, the newest login first. */
-  servedGrants(url: string, { account = '', issuer, clientId, resource }: GrantFilter): GrantRow[] {
+  servedGrants(url: string, { grant, account = '', issuer, clientId, resource }: GrantFilter): GrantRow[] {
     const wanted = resource === false ? '' : (resource ?? null);
     const rows = this.#all(
       `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
@@ -98,7 +98,9 @@ export class IdentityStore {
       ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
       ...[wanted, wanted],
     );
-    return rows.map((row) => this.#grantOf(row));
+    return rows
+      .map((row) => this.#grantOf(row))
+      .filter(({ facts }) => grant === undefined || facts.grantType === grant);
   }
 
   /** The URLs that a grant is for. */
@@ -300,7 +302,7 @@ export class IdentityStore {
       // The id is computed: tokens of a row whose issuer, client or resource was edited do not open.
       return sealed === null
         ? undefined
-        : this.#sealer.open(Buffer.from(sealed as Buffer), tokenPlace(grantId(key), column, gen, facts));
+        : this.#sealer.open(Buffer.from(sealed as Buffer), tokenPlace(grantId({ ...key, facts }), column, gen, facts));
     };
     const accessToken = open('access');
     const refreshToken = open('refresh');
@@ -375,8 +377,6 @@ const tokenPlace = (
   { tokenEndpoint, revocationEndpoint = '' }: GrantFacts,
 ) => ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
-const textOf = (value: Row[string] | undefined): string | undefined => (typeof value === 'string' ? value : undefined);
-const numberOf = (value: Row[string] | undefined): number | undefined =>
 /** Of a row that cannot be read. */
 const noFacts: GrantFacts = {
   ...{ grantType: 'code', tokenEndpoint: '', authMethod: 'none', way: 'registered', loginMs: 0, asked: [] },
@@ -396,6 +396,8 @@ function listOf(value: Row[string] | undefined): string[] | undefined {
   return Array.isArray(list) ? list : undefined;
 }
 
+const textOf = (value: Row[string] | undefined): string | undefined => (typeof value === 'string' ? value : undefined);
+const numberOf = (value: Row[string] | undefined): number | undefined =>
   typeof value === 'number' ? value : undefined;
 
 const full = (): HostError =>

@@ -102,7 +102,7 @@ class Login {
   constructor(options: LoginOptions) {
     this.#options = options;
     const { account = '' } = options.auth;
-    this.#before = options.store.findGrant(options.url, { account });
+    this.#before = options.store.findGrant(options.url, { grant: 'code', account });
   }
 
   async run(): Promise<LoginResult> {

@@ -141,6 +141,24 @@ describe('AC-A20 grants without a person', () => {
     expect(as.tokenRequests().length).toBeLessThanOrEqual(6);
   });
 
+  test('AC-A20 an entry for a person and one for a service with the same address use their own tokens', async () => {
+    const { as, rs, rig, url } = await startLoginWorld({ tools });
+    as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
+    const auth = {
+      ...{ grant: 'client_credentials', issuer: as.issuer, clientId: 'job', clientSecret: 'secret-of-the-job' },
+    };
+    const { row } = await rig.login({ url });
+    const { host, call } = hostOn(rig);
+    await host.open({ mcpServers: { docs: { url }, job: { url, auth } } });
+    expect([await call('docs', 't1'), await call('job', 't1')]).toEqual(['done', 'done']);
+    // The token of the service is the newest one for this address.
+    as.grants.expireAccessTokens();
+    expect([await call('docs', 't2'), await call('job', 't2')]).toEqual(['done', 'done']);
+    const clients = rs.executed.map(({ token }) => as.grants.active(token)?.clientId ?? 'expired');
+    expect(clients).toEqual(['expired', 'expired', row.clientId, 'job']);
+    expect(host.status().map(({ auth: shown }) => shown?.clientId)).toEqual([row.clientId, 'job']);
+  });
+
   test('AC-A20 a refused client is not tried again, and the error says what to correct', async () => {
     const { as, open, host, call } = await world(({ as: { issuer } }) => ({
       ...{ grant: 'client_credentials', issuer, clientId: 'job', clientSecret: 'wrong-secret' },

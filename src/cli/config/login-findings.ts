@@ -25,7 +25,7 @@ export async function loginFindings(
     if (!store) return [];
     const rows = servers.flatMap(({ name, spec }) => {
       if (isStdio(spec) || isAttached(spec)) return [];
-      const row = store.findGrant(spec.url, spec.auth ?? {});
+      const row = store.findGrant(spec.url, spec.auth ?? { grant: 'code' });
       return row?.state === 'dead' ? [{ name, reason: row.reason ?? 'unknown' }] : [];
     });
     const ended = rows.map(({ name, reason }): Finding => {
