@@ -3,6 +3,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
+import { logIn } from '../fixtures/identity/browser.js';
 import { startHostile } from '../fixtures/identity/hostile.js';
 import { Home } from './home.js';
 
@@ -45,3 +46,19 @@ test.each([
     expect([login.code, login.stderr]).toEqual([1, expect.stringContaining(why)]);
   },
 );
+
+test('AC-K1 doctor says that a crash may write tokens to a core file, unless the limit forbids such files', async () => {
+  const { rs, close } = await startHostile();
+  const home = new Home();
+  ends.push(close, () => home.end());
+  home.write({ mcpServers: { docs: { url: rs.url } } });
+  expect((await home.login(['docs', '--no-browser'], (url) => logIn(url))).code).toBe(0);
+  const doctor = async (limit: string) => {
+    const line = `ulimit -Sc ${limit}; exec '${process.execPath}' '${path.resolve('dist/cli/main.cjs')}' doctor --config '${home.config}'`;
+    return (await home.start(['-c', line], undefined, 'sh').ended).stdout;
+  };
+  expect(await doctor('"$(ulimit -Hc)"')).toMatch(
+    /core files: a crash may write a file with the tokens in memory\n.*LimitCORE=0/,
+  );
+  expect(await doctor('0')).not.toContain('core files');
+});
