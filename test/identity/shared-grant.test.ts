@@ -6,7 +6,7 @@ import { parseServerDefinition } from '../../src/config/server-definition.js';
 import { isHostError } from '../../src/kernel/errors.js';
 import { startOidcProvider } from '../fixtures/identity/oidc-provider.js';
 import { faults } from '../fixtures/identity/site.js';
-import { countFor, timeLimitMs } from '../tier.js';
+import { countFor, isLongTier, timeLimitMs } from '../tier.js';
 import { hostOn, startLoginWorld } from './login-world.js';
 
 const driver = fileURLToPath(new URL('./refresh-driver.mjs', import.meta.url));
@@ -141,10 +141,11 @@ test('AC-A14 every refresh has the resource and the endpoint of its grant, whate
   };
   as.editMetadata = (metadata) => ({ ...metadata, token_endpoint: `${as.issuer}/elsewhere` });
   rs.editPrm = (metadata) => ({ ...metadata, resource: rs.site.origin });
-  for (let refreshes = 0; refreshes < 20; refreshes++)
+  const count = countFor(20, 10_000);
+  for (let refreshes = 0; refreshes < count; refreshes++)
     expect(await provider?.recover(provider.current(), context)).toBe(true);
   const sent = as.tokenRequests('refresh_token').map(({ form }) => form.get('resource'));
-  expect(sent).toEqual(Array.from({ length: 20 }, () => rs.url));
+  expect([sent.length, new Set(sent)]).toEqual([count, new Set([rs.url])]);
 });
 
 test('AC-A19 when 100 servers refuse requests in the background, no browser is opened, no client is registered and no URL is logged', async () => {
@@ -204,14 +205,24 @@ test('AC-A16 after the end of a grant calls are refused at once, without a reque
     host.call('docs', 'write', { nonce: 'x' }).catch((error: unknown) => (isHostError(error) ? error.code : 'untyped'));
   expect(await refusal()).toBe('needs_reauth');
   const before = [as.site.seen.length, rs.site.seen.length];
-  const timesMs: number[] = [];
+  const times: { readonly realMs: number; readonly cpuMs: number }[] = [];
   for (let call = 0; call < calls; call++) {
-    const startedAtMs = performance.now();
-    expect(await refusal()).toBe('needs_reauth');
-    timesMs.push(performance.now() - startedAtMs);
+    const [startedAtMs, cpu] = [performance.now(), process.cpuUsage()];
+    const code = await refusal();
+    const { user, system } = process.cpuUsage(cpu);
+    times.push({ realMs: performance.now() - startedAtMs, cpuMs: (user + system) / 1_000 });
+    expect(code).toBe('needs_reauth');
   }
   expect([as.site.seen.length, rs.site.seen.length]).toEqual(before);
-  timesMs.sort((a, b) => a - b);
-  expect(timesMs[Math.floor(calls * 0.999)]).toBeLessThan(timeLimitMs(5));
+  const worst = (kind: 'realMs' | 'cpuMs') => {
+    const sorted = times.map((each) => each[kind]).sort((a, b) => a - b);
+    return sorted[Math.floor(calls * 0.999)];
+  };
+  // Other programs on the machine change real time, and hardly CPU time.
+  const mean = times.reduce((sum, { cpuMs }) => sum + cpuMs, 0) / calls;
+  if (isLongTier)
+    console.log(`refused calls: ${mean} ms of CPU, 99.9 %: ${worst('cpuMs')} ms, real ${worst('realMs')} ms`);
+  expect(mean).toBeLessThan(5);
+  expect(worst('realMs')).toBeLessThan(timeLimitMs(5));
   expect(rs.executed).toHaveLength(1);
 });
