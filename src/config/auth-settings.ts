@@ -29,72 +29,66 @@ const params = z.record(text(100), z.string().check(z.maxLength(2_000, 'is too l
   ),
 );
 
-export const authEntry = z
-  .strictObject({
-    grant: z._default(z.enum(['code', 'client_credentials', 'none']), 'code'),
-    account: z.optional(
-      z.string().check(z.regex(/^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/, 'use 1 to 64 letters, digits or _.@-')),
-    ),
-    issuer: z.optional(secureUrl),
-    clientId: z.optional(text(2_000)),
-    clientSecret: z.optional(text(4_000)),
-    clientKey: z.optional(
-      z.strictObject({
-        pem: text(16_384),
-        alg: z._default(z.enum(['ES256', 'ES384', 'RS256', 'PS256', 'EdDSA']), 'ES256'),
-        kid: z.optional(text(200)),
-      }),
-    ),
-    clientMetadataUrl: z.optional(secureUrl),
-    scopes: z.optional(scopes),
-    scopesMax: z.optional(scopes),
-    resource: z.optional(z.union([z.literal(false), secureUrl], 'must be an https URL, or false to leave it out')),
-    authorizeParams: z.optional(params),
-    tokenParams: z.optional(params),
-    redirect: z.optional(
-      z.strictObject({
-        host: z._default(z.enum(['127.0.0.1', 'localhost']), '127.0.0.1'),
-        port: z._default(z.int().check(z.minimum(0), z.maximum(65_535)), 0),
-        path: z._default(
-          z.string().check(z.regex(/^\/[A-Za-z0-9_./-]{0,200}$/, 'must be a path such as /callback')),
-          '/callback',
-        ),
-      }),
-    ),
-    pkce: z._default(z.enum(['required', 'assume']), 'required'),
-  })
-  .check(
-    z.refine(
-      ({ issuer, clientSecret, clientKey }) => issuer !== undefined || (clientSecret ?? clientKey) === undefined,
-      {
-        path: ['issuer'],
-        error: 'is needed with clientSecret or clientKey: otherwise the server would choose who receives them',
-      },
-    ),
-    z.refine(({ issuer, pkce }) => issuer !== undefined || pkce === 'required', {
-      path: ['pkce'],
-      error: '"assume" needs issuer',
+const members = z.strictObject({
+  grant: z._default(z.enum(['code', 'client_credentials', 'none']), 'code'),
+  account: z.optional(
+    z.string().check(z.regex(/^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/, 'use 1 to 64 letters, digits or _.@-')),
+  ),
+  issuer: z.optional(secureUrl),
+  clientId: z.optional(text(2_000)),
+  clientSecret: z.optional(text(4_000)),
+  clientKey: z.optional(
+    z.strictObject({
+      pem: text(16_384),
+      alg: z._default(z.enum(['ES256', 'ES384', 'RS256', 'PS256', 'EdDSA']), 'ES256'),
+      kid: z.optional(text(200)),
     }),
-    z.refine(({ clientSecret, clientKey }) => clientSecret === undefined || clientKey === undefined, {
-      path: ['clientKey'],
-      error: 'cannot be used together with clientSecret',
+  ),
+  clientMetadataUrl: z.optional(secureUrl),
+  scopes: z.optional(scopes),
+  scopesMax: z.optional(scopes),
+  resource: z.optional(z.union([z.literal(false), secureUrl], 'must be an https URL, or false to leave it out')),
+  authorizeParams: z.optional(params),
+  tokenParams: z.optional(params),
+  redirect: z.optional(
+    z.strictObject({
+      host: z._default(z.enum(['127.0.0.1', 'localhost']), '127.0.0.1'),
+      port: z._default(z.int().check(z.minimum(0), z.maximum(65_535)), 0),
+      path: z._default(
+        z.string().check(z.regex(/^\/[A-Za-z0-9_./-]{0,200}$/, 'must be a path such as /callback')),
+        '/callback',
+      ),
     }),
-    z.refine(
-      ({ clientId, clientSecret, clientKey }) => clientId !== undefined || (clientSecret ?? clientKey) === undefined,
-      {
-        path: ['clientId'],
-        error: 'is needed with clientSecret or clientKey',
-      },
-    ),
-    z.refine(
-      ({ grant, clientSecret, clientKey }) =>
-        grant !== 'client_credentials' || (clientSecret ?? clientKey) !== undefined,
-      {
-        path: ['grant'],
-        error: '"client_credentials" needs clientId with clientSecret or clientKey',
-      },
-    ),
-  );
+  ),
+  pkce: z._default(z.enum(['required', 'assume']), 'required'),
+});
+
+type Members = z.infer<typeof members>;
+
+const rule = (member: keyof Members, holds: (auth: Members) => boolean, error: string) =>
+  z.refine<Members>(holds, { path: [member], error });
+const hasSecret = ({ clientSecret, clientKey }: Members) => (clientSecret ?? clientKey) !== undefined;
+const isGiven = (value: unknown) => value !== undefined;
+
+export const authEntry = members.check(
+  rule(
+    'issuer',
+    (auth) => isGiven(auth.issuer) || !hasSecret(auth),
+    'is needed with clientSecret or clientKey: otherwise the server would choose who receives them',
+  ),
+  rule('pkce', ({ issuer, pkce }) => isGiven(issuer) || pkce === 'required', '"assume" needs issuer'),
+  rule(
+    'clientKey',
+    ({ clientSecret, clientKey }) => !isGiven(clientSecret) || !isGiven(clientKey),
+    'cannot be used together with clientSecret',
+  ),
+  rule('clientId', (auth) => isGiven(auth.clientId) || !hasSecret(auth), 'is needed with clientSecret or clientKey'),
+  rule(
+    'grant',
+    (auth) => auth.grant !== 'client_credentials' || hasSecret(auth),
+    '"client_credentials" needs clientId with clientSecret or clientKey',
+  ),
+);
 
 export type AuthSettings = Readonly<z.infer<typeof authEntry>>;
 
