@@ -22,7 +22,6 @@ import type { Redactor } from '../kernel/redact.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { Environment } from '../transports/environment.js';
 import { bearerChallenge } from '../transports/http/challenges.js';
-import { withSecrets } from './client-secrets.js';
 import { discover } from './discovery.js';
 import { Grant } from './grant.js';
 import { type GrantRow, hashOf } from './grant-row.js';
@@ -32,7 +31,7 @@ import type { IdentityStore } from './identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.js';
 import { OAuthProvider } from './oauth-provider.js';
 import { identityFileName, openStore } from './open-store.js';
-import { configuredClient, newGrant } from './registration.js';
+import { configuredClient, newGrant, withSecrets } from './registration.js';
 import {
   isClientRefusal,
   type OAuthClient,

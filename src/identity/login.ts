@@ -15,6 +15,7 @@ import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
 import { type Callback, openCallback } from './callback.js';
 import { type AuthorizationServer, type Discovered, discover } from './discovery.js';
 import type { GrantRow } from './grant-row.js';
+import { loginRefused } from './identity-errors.js';
 import type { ClientRow, IdentityStore } from './identity-store.js';
 import { loginRefused } from './login-errors.js';
 import { type LoginEvent, type LoginState, step } from './login-state.js';

@@ -5,14 +5,15 @@
  * one issuer and are never sent to another.
  */
 import type { AuthSettings } from '../config/auth-settings.js';
+import type { SecretValues } from '../config/secrets/secret-values.js';
 import type { Clock } from '../kernel/clock.js';
 import { type HostError, notExecuted } from '../kernel/errors.js';
 import type { Redact } from '../kernel/redact.js';
 import { quoted } from '../kernel/shell-word.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { scopesOf } from '../transports/http/challenges.js';
-import { type AuthorizationServer, type Discovered, sameIssuer } from './discovery.js';
-import type { ClientAuthMethod, RegistrationWay } from './grant-row.js';
+import type { AuthorizationServer, Discovered } from './discovery.js';
+import { type ClientAuthMethod, type RegistrationWay, sameIssuer } from './grant-row.js';
 import { refusal } from './identity-errors.js';
 import type { ClientRow, NewGrant } from './identity-store.js';
 import type { OAuthHttp } from './oauth-http.js';
@@ -64,6 +65,27 @@ export function configuredClient(server: string, as: AuthorizationServer, auth: 
   return { clientId, method: methodOf(as, secret, key), secret, key, way: 'configured' };
 }
 
+/**
+ * Resolves the references in the secrets of a configured client: for each request, so a rotated secret is used without a restart.
+ * `isFresh`: runs commands even if their output is kept. Without `secrets` the texts are used as written.
+ */
+export async function withSecrets(
+  server: string,
+  auth: AuthSettings,
+  secrets: Pick<SecretValues, 'resolve'> | undefined,
+  isFresh = false,
+): Promise<AuthSettings> {
+  const { clientSecret, clientKey } = auth;
+  if (!secrets) return auth;
+  const resolve = (text: string, field: string) =>
+    secrets.resolve(text, `mcpServers.${server}.auth.${field}`, { isFresh });
+  return {
+    ...auth,
+    ...(clientSecret !== undefined && { clientSecret: await resolve(clientSecret, 'clientSecret') }),
+    ...(clientKey && { clientKey: { ...clientKey, pem: await resolve(clientKey.pem, 'clientKey.pem') } }),
+  };
+}
+
 /** Its client id is the same at every authorization server. */
 export const metadataClient = ({ clientMetadataUrl: clientId = '' }: AuthSettings): ChosenClient => ({
   clientId,
@@ -90,14 +112,8 @@ export interface RegistrationInput {
 }
 
 /** Throws `registration_refused` with the redacted answer of the authorization server. */
-export async function registerClient({
-  server,
-  as,
-  redirect,
-  http,
-  clock,
-  redact,
-}: RegistrationInput): Promise<ClientRow> {
+export async function registerClient(input: RegistrationInput): Promise<ClientRow> {
+  const { server, as, redirect, http, clock, redact } = input;
   const methods: readonly ClientAuthMethod[] = ['none', 'client_secret_basic', 'client_secret_post'];
   const listed = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
   const wanted = methods.find((method) => listed.includes(method)) ?? 'none';
