@@ -1,7 +1,6 @@
 /** `hostler logout`: revokes the tokens of one server or URL and forgets them, also if its authorization server cannot be reached. */
 import { type AuthSettings, authEntry } from '../config/auth-settings.js';
-import { sameIssuer } from '../identity/discovery.js';
-import type { GrantRow } from '../identity/grant-row.js';
+import { type GrantRow, sameIssuer } from '../identity/grant-row.js';
 import type { GrantFilter } from '../identity/identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from '../identity/oauth-http.js';
 import { type OAuthClient, revokeGrant } from '../identity/token-endpoint.js';

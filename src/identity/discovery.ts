@@ -11,7 +11,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { headerText } from '../transports/http/headers.js';
-import { canonicalUrl } from './grant-row.js';
+import { canonicalUrl, sameIssuer } from './grant-row.js';
 import type { OAuthHttp } from './oauth-http.js';
 
 const requestsMax = 8;
@@ -279,9 +279,6 @@ const issuerHint = 'if you know the authorization server, set auth.issuer of the
 
 const shown = (value: unknown): string =>
   neutraliseLine(typeof value === 'string' ? value : typeof value, LIMITS.quotedChars);
-
-/** A lone trailing slash is the only difference that is accepted. */
-export const sameIssuer = (one: string, other: string): boolean => one.replace(/\/$/, '') === other.replace(/\/$/, '');
 
 /** True if the resource is the URL, or a URL of the same origin whose path is a parent of its path. */
 function coversUrl(resource: string, url: string): boolean {

@@ -81,6 +81,9 @@ export function canonicalUrl(text: string): string {
   return url.pathname === '/' && url.search === '' ? url.href.slice(0, -1) : url.href;
 }
 
+/** A lone trailing slash is the only difference that is accepted. */
+export const sameIssuer = (one: string, other: string): boolean => one.replace(/\/$/, '') === other.replace(/\/$/, '');
+
 /** ISO 8601. */
 export const timeOf = (atMs: number | undefined): string | undefined =>
   atMs === undefined ? undefined : new Date(atMs).toISOString();

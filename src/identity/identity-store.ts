@@ -17,6 +17,7 @@ import {
   type GrantRow,
   type GrantTokens,
   grantId,
+  sameIssuer,
 } from './grant-row.js';
 import type { Sealer } from './seal.js';
 
@@ -90,17 +91,21 @@ export class IdentityStore {
 
   /** All grants for this URL, the newest login first. */
   servedGrants(url: string, { grant, account = '', issuer, clientId, resource }: GrantFilter): GrantRow[] {
-    const wanted = resource === false ? '' : (resource ?? null);
     const rows = this.#all(
       `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
-       WHERE served.url = ? AND served.account = ? AND (? IS NULL OR rtrim(issuer, '/') = rtrim(?, '/'))
-       AND (? IS NULL OR client_id = ?) AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC`,
-      ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
-      ...[wanted, wanted],
+       WHERE served.url = ? AND served.account = ? ORDER BY served.login_ms DESC, grants.gen DESC`,
+      ...[canonicalUrl(url), account],
     );
+    const is = (wanted: string | undefined, own: string) => wanted === undefined || wanted === own;
     return rows
       .map((row) => this.#grantOf(row))
-      .filter(({ facts }) => grant === undefined || facts.grantType === grant);
+      .filter(
+        (row) =>
+          is(grant, row.facts.grantType) &&
+          is(clientId, row.clientId) &&
+          is(resource === false ? '' : resource, row.resource) &&
+          (issuer === undefined || sameIssuer(issuer, row.issuer)),
+      );
   }
 
   /** The URLs that a grant is for. */
@@ -288,61 +293,41 @@ export class IdentityStore {
   }
 
   #grantOf(row: Row): GrantRow {
+    const text = (column: string) => String(row[column]);
     const gen = Number(row.gen);
     const facts = { ...noFacts, ...(parsed(row.facts) as Partial<GrantFacts>) };
     const [scopes, wanted] = [listOf(row.scopes), listOf(row.wanted)];
     const key: GrantKey = {
-      resource: String(row.resource),
-      issuer: String(row.issuer),
-      clientId: String(row.client_id),
-      account: String(row.account),
+      ...{ resource: text('resource'), issuer: text('issuer'), clientId: text('client_id'), account: text('account') },
     };
-    const open = (column: TokenColumn) => {
-      const sealed = row[column];
-      // The id is computed: tokens of a row whose issuer, client or resource was edited do not open.
-      return sealed === null
-        ? undefined
-        : this.#sealer.open(Buffer.from(sealed as Buffer), tokenPlace(grantId({ ...key, facts }), column, gen, facts));
-    };
-    const accessToken = open('access');
-    const refreshToken = open('refresh');
+    // The id is computed: tokens of a row whose issuer, client or resource was edited do not open.
+    const open = (column: TokenColumn) =>
+      this.#open(row[column], tokenPlace(grantId({ ...key, facts }), column, gen, facts));
+    const [accessToken, refreshToken] = [open('access'), open('refresh')];
     const isOpen = accessToken !== undefined && (row.refresh === null || refreshToken !== undefined);
     const isReadable = isOpen && scopes !== undefined && wanted !== undefined;
     return {
-      id: String(row.id),
-      gen,
-      ...key,
-      login: String(row.login),
+      ...{ id: text('id'), gen, ...key, login: text('login'), facts },
       state: isReadable && row.state === 'live' ? 'live' : 'dead',
       reason: isReadable ? textOf(row.reason) : 'unreadable',
-      accessToken: accessToken ?? '',
-      refreshToken,
-      scopes: scopes ?? [],
-      wanted: wanted ?? [],
-      issuedMs: Number(row.issued_ms),
-      expiresMs: numberOf(row.expires_ms),
-      facts,
-      isInterrupted: row.interrupted === 1,
-      failures: Number(row.failures),
-      retryMs: Number(row.retry_ms),
-      refusedMs: numberOf(row.refused_ms),
+      ...{ accessToken: accessToken ?? '', refreshToken, scopes: scopes ?? [], wanted: wanted ?? [] },
+      ...{ issuedMs: Number(row.issued_ms), expiresMs: numberOf(row.expires_ms), isInterrupted: row.interrupted === 1 },
+      ...{ failures: Number(row.failures), retryMs: Number(row.retry_ms), refusedMs: numberOf(row.refused_ms) },
     };
   }
 
   #clientOf(row: Row): ClientRow | undefined {
     const [issuer, clientId] = [String(row.issuer), String(row.client_id)];
-    const sealed = row.secret as Buffer | null;
-    const secret = sealed === null ? undefined : this.#sealer.open(Buffer.from(sealed), secretPlace(issuer, clientId));
-    if (sealed !== null && secret === undefined) return undefined;
-    return {
-      issuer,
-      clientId,
-      redirect: String(row.redirect),
-      method: row.method as ClientAuthMethod,
-      secret,
-      secretExpiresMs: numberOf(row.secret_expires_ms),
-      createdMs: Number(row.created_ms),
-    };
+    const secret = this.#open(row.secret, secretPlace(issuer, clientId));
+    if (row.secret !== null && secret === undefined) return undefined;
+    const [redirect, method] = [String(row.redirect), row.method as ClientAuthMethod];
+    const secretExpiresMs = numberOf(row.secret_expires_ms);
+    return { issuer, clientId, redirect, method, secret, secretExpiresMs, createdMs: Number(row.created_ms) };
+  }
+
+  #open(sealed: Row[string] | undefined, place: readonly (string | number)[]): string | undefined {
+    const isBlob = typeof sealed === 'object' && sealed !== null;
+    return isBlob ? this.#sealer.open(Buffer.from(sealed), place) : undefined;
   }
 
   #all(sql: string, ...values: unknown[]): Row[] {
@@ -361,6 +346,7 @@ export class IdentityStore {
       this.#database.exec('COMMIT');
       return result;
     } catch (error) {
+      // A full disk has ended the transaction; a second error would hide the first.
       if (this.#database.inTransaction) this.#database.exec('ROLLBACK');
       throw error;
     }
@@ -377,7 +363,7 @@ const tokenPlace = (
   { tokenEndpoint, revocationEndpoint = '' }: GrantFacts,
 ) => ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
-/** Of a row that cannot be read. */
+/** The facts of a row that cannot be read. */
 const noFacts: GrantFacts = {
   ...{ grantType: 'code', tokenEndpoint: '', authMethod: 'none', way: 'registered', loginMs: 0, asked: [] },
 };

@@ -17,7 +17,6 @@ import { type AuthorizationServer, type Discovered, discover } from './discovery
 import type { GrantRow } from './grant-row.js';
 import { loginRefused } from './identity-errors.js';
 import type { ClientRow, IdentityStore } from './identity-store.js';
-import { loginRefused } from './login-errors.js';
 import { type LoginEvent, type LoginState, step } from './login-state.js';
 import type { OAuthHttp } from './oauth-http.js';
 import { checkedBrowserUrl } from './open-browser.js';
@@ -158,28 +157,29 @@ class Login {
 
   /** Header `WWW-Authenticate` of a request without a token; undefined: the server did not ask for one. */
   async #challenge(): Promise<string | undefined> {
-    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'hostler', version: '0' } };
-    // Some servers let the handshake pass, and ask for a token with the first list.
-    return (await this.#challengeOf('initialize', params)) ?? this.#challengeOf('tools/list', {});
-  }
-
-  async #challengeOf(method: string, params: object): Promise<string | undefined> {
     const { url, http, headers } = this.#options;
     const own = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-    try {
+    const clientInfo = { name: 'hostler', version: '0' };
+    const requests = [
+      { method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo } },
+      // Some servers let the handshake pass, and ask for a token with the first list.
+      { method: 'tools/list', params: {} },
+    ];
+    for (const request of requests) {
       const answer = await http({
         url,
         method: 'POST',
         headers: { ...own, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
-        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...request }),
         timeoutMs: challengeMs,
+      }).catch((error: unknown) => {
+        if (isHostError(error) && error.details.reason === 'address_refused') throw error;
+        return undefined;
       });
-      const value = answer.headers['www-authenticate'];
-      return answer.status === 401 ? (Array.isArray(value) ? value.join(', ') : value) : undefined;
-    } catch (error) {
-      if (isHostError(error) && error.details.reason === 'address_refused') throw error;
-      return undefined;
+      const value = answer?.status === 401 ? answer.headers['www-authenticate'] : undefined;
+      if (value !== undefined) return Array.isArray(value) ? value.join(', ') : value;
     }
+    return undefined;
   }
 
   async #prepare(found: Discovered & { readonly challenged: readonly string[] }): Promise<Plan> {

@@ -61,9 +61,10 @@ export class OAuthProvider implements AuthProvider {
   #needsLogin = false;
   /** Automatic step-ups of the last hour (`client_credentials`). */
   #stepUps: { readonly set: string; readonly atMs: number }[] = [];
-  /** Attempts by kind and scopes. An attempt continues when its callers leave, and later callers join it. */
-  readonly #acquiring = new Map<string, Promise<boolean>>();
-  /** One attempt at a time: the later of two that run together would replace the scopes of the other. */
+  /**
+   * One attempt at a time: the later of two that run together would replace the scopes of the other. An attempt continues when its
+   * callers leave, and the next one looks first whether it is still needed.
+   */
   readonly #turns = new KeyedMutex();
   #movedUntilMs = 0;
 
@@ -191,10 +192,9 @@ export class OAuthProvider implements AuthProvider {
       return this.#refuse(undefined, details.reason, `${message}; ${hint}`);
     }
     if (this.#auth.grant === 'client_credentials') {
-      const asked = scopesOf(bearerChallenge(challenge)?.params.get('scope'));
-      const scopes = this.#auth.scopes ?? asked;
+      const scopes = this.#auth.scopes ?? scopesOf(bearerChallenge(challenge)?.params.get('scope'));
       const sent = this.#grant?.peek();
-      return this.#alone(`token ${scopes.join(' ')}`, async () => {
+      return this.#turns.runExclusive('', async () => {
         const now = this.#grant?.peek();
         return (now !== undefined && now !== sent) || this.#acquire(scopes, challenge);
       });
@@ -210,14 +210,6 @@ export class OAuthProvider implements AuthProvider {
       if (!(error instanceof HostError)) throw error;
       throw ofServer(this.server, error);
     });
-  }
-
-  #alone(key: string, attempt: () => Promise<boolean>): Promise<boolean> {
-    const running = this.#acquiring.get(key);
-    if (running !== undefined) return running;
-    const acquiring = this.#turns.runExclusive('', attempt).finally(() => this.#acquiring.delete(key));
-    this.#acquiring.set(key, acquiring);
-    return acquiring;
   }
 
   async #acquire(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
@@ -260,7 +252,7 @@ export class OAuthProvider implements AuthProvider {
     if (scopesMax && !asked.every((scope) => scopesMax.includes(scope)))
       return refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
     if (this.#auth.grant === 'client_credentials')
-      return this.#alone(`scope ${list}`, () => this.#stepUpAlone(asked, challenge));
+      return this.#turns.runExclusive('', () => this.#stepUpAlone(asked, challenge));
     const union = unionOf(row, asked);
     if (union.length > scopesCountMax) return this.#refuseMany(asked);
     if (!asked.every((scope) => row.wanted.includes(scope))) this.#onNews('step_up');
@@ -326,17 +318,7 @@ export class OAuthProvider implements AuthProvider {
     const locked = this.#parts.storeError();
     const grant = this.#grant;
     const row = grant?.row;
-    const state = locked
-      ? 'locked'
-      : !row
-        ? 'none'
-        : row.state === 'dead'
-          ? 'dead'
-          : grant?.isRefreshing
-            ? 'refreshing'
-            : row.wanted.some((scope) => !row.scopes.includes(scope))
-              ? 'step_up'
-              : 'granted';
+    const state = locked ? 'locked' : stateOf(grant);
     const next = this.#needsLogin || state === 'dead' || state === 'step_up' ? this.#loginHint() : undefined;
     return {
       state,
@@ -354,6 +336,13 @@ export class OAuthProvider implements AuthProvider {
       next: locked?.hint ?? next,
     };
   }
+}
+
+function stateOf(grant: Grant | undefined): AuthDescription['state'] {
+  if (!grant) return 'none';
+  if (grant.row.state === 'dead') return 'dead';
+  if (grant.isRefreshing) return 'refreshing';
+  return hasScopes(grant.row, grant.row.wanted) ? 'granted' : 'step_up';
 }
 
 const hasScopes = (row: GrantRow | undefined, asked: readonly string[]): boolean =>
