@@ -286,6 +286,7 @@ export class Identity {
     return clock.at(clock.nowMs() + pollMs, () => {
       try {
         this.#poll();
+        this.#closeUnused();
       } catch (error) {
         this.#options.onProblem(error);
       }
@@ -304,6 +305,11 @@ export class Identity {
 
   #release(provider: OAuthProvider): void {
     this.#providers.delete(provider);
+    this.#closeUnused();
+  }
+
+  /** A grant that no server uses any more must not be refreshed: this host may lack its client, and others wait for its lease. */
+  #closeUnused(): void {
     const used = new Set([...this.#providers.keys()].map(({ grantId }) => grantId));
     for (const [id, grant] of this.#grants) {
       if (used.has(id)) continue;

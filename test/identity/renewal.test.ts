@@ -221,6 +221,23 @@ describe('AC-A16 the end of a grant, on a fake clock', () => {
   });
 });
 
+test('a host leaves a grant alone that its servers have ceased to use: other hosts may use the grant', async () => {
+  const { as, rig, url } = await startLoginWorld();
+  for (const client_id of ['one', 'two']) as.addClient({ client_id });
+  const clock = new FakeClock();
+  const login = (clientId: string) => rig.login({ url, auth: { clientId }, clock });
+  const { row } = await login('one');
+  const docs = hostOn(rig, { clock }).provider('docs', url, {});
+  expect(docs.current()?.header[1]).toBe(`Bearer ${row.accessToken}`);
+  clock.advance(1_000);
+  await login('two');
+  rig.touch();
+  clock.advance(1_000);
+  expect(docs.describe?.()?.clientId).toBe('two');
+  await clock.advanceAsync(2 * 3_600_000);
+  expect(rig.store.readGrant(row.id)).toEqual(row);
+});
+
 test.each(['removed', 'set aside'])(
   'a store that is %s under a running host: the next login is used all the same',
   async (how) => {
