@@ -33,6 +33,7 @@ import { OAuthProvider } from './oauth-provider.js';
 import { identityFileName, openStore } from './open-store.js';
 import { configuredClient, newGrant, withSecrets } from './registration.js';
 import {
+  hasCredentials,
   isClientRefusal,
   type OAuthClient,
   requestToken,
@@ -238,7 +239,7 @@ export class Identity {
         for (const value of [secret, own?.pem]) if (value !== undefined) redactor.know(value);
         const key = hashOf([request.issuer, request.client]);
         const isRefused = (this.#refusedUntilMs.get(key) ?? 0) > clock.nowMs();
-        if (isRefused || tried.has(key)) continue;
+        if (isRefused || tried.has(key) || !hasCredentials(request.client)) continue;
         tried.add(key);
         onSend({ http, request });
         answer = await requestToken(http, request, clock.date());

@@ -24,6 +24,10 @@ export interface OAuthClient {
   readonly key?: { readonly pem: string; readonly alg: string; readonly kid?: string | undefined } | undefined;
 }
 
+/** False: the configuration lacks the secret or the key, so the authorization server would refuse the client. */
+export const hasCredentials = ({ method, secret, key }: OAuthClient): boolean =>
+  method === 'none' || secret !== undefined || key !== undefined;
+
 export interface TokenRequest {
   readonly issuer: string;
   readonly tokenEndpoint: string;
@@ -87,7 +91,7 @@ export async function revokeGrant(
   { endpoint, ...issuer }: Pick<TokenRequest, 'issuer' | 'client'> & { readonly endpoint: string | undefined },
   { accessToken, refreshToken }: { readonly accessToken: string; readonly refreshToken: string | undefined },
 ): Promise<boolean> {
-  if (endpoint === undefined) return false;
+  if (endpoint === undefined || !hasCredentials(issuer.client)) return false;
   const tokens = { refresh_token: refreshToken, access_token: accessToken };
   const answers: boolean[] = [];
   for (const [token_type_hint, token] of Object.entries(tokens)) {

@@ -97,6 +97,16 @@ describe('the secret of a configured client', () => {
     await eventually('it is served', async () => (await wrong.call()) === 'done');
   });
 
+  test('an entry without the secret uses the token, and sends no request without credentials for the next one', async () => {
+    const { as, rig, url, row } = await loggedIn();
+    const docs = hostOn(rig).provider('docs', url, {});
+    expect(docs.current()?.header[1]).toBe(`Bearer ${row.accessToken}`);
+    as.grants.expireAccessTokens();
+    expect(await docs.refusedOnce()).toBe(false);
+    expect([docs.advice?.('token')?.reason, as.tokenRequests('refresh_token')]).toEqual(['client_refused', []]);
+    expect(rig.store.readGrant(row.id)?.state).toBe('live');
+  });
+
   test('two servers of one host that share a grant: the right secret is used, whichever server is newer', async () => {
     const { as, rig, url } = await loggedIn();
     const { provider } = hostOn(rig);
