@@ -51,7 +51,12 @@ async function runLogin(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<numbe
   const ui = new TerminalUi(args, env, server.name);
   try {
     const result = await logIn({
-      ...{ server: server.name, url: server.spec.url, headers: await server.headers(), auth: server.auth },
+      ...{
+        server: server.name,
+        url: server.spec.url,
+        headers: await server.headers(),
+        auth: await server.authWithSecrets(),
+      },
       ...{ store, http: server.http, redactor: server.redactor, clock: systemClock, ui },
       issuer: args.text('issuer'),
       scopes: args

@@ -1,10 +1,11 @@
 /** `hostler logout`: revokes the tokens of one server or URL and forgets them, also if its authorization server cannot be reached. */
-import { type AuthSettings, authEntry } from '../config/auth-settings.js';
+import type { AuthSettings } from '../config/auth-settings.js';
 import { type GrantRow, sameIssuer } from '../identity/grant-row.js';
 import type { GrantFilter } from '../identity/identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from '../identity/oauth-http.js';
 import { type OAuthClient, revokeGrant } from '../identity/token-endpoint.js';
 import { systemClock } from '../kernel/clock.js';
+import { isHostError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
 import { openUserStore, remoteServer } from './config/identity-config.js';
@@ -24,7 +25,7 @@ export const logout: Command = {
   },
   positionals: [1, 1],
   async run(args) {
-    const { name, url, auth, filter, http } = await targetOf(args);
+    const { name, url, filter, authWithSecrets, http } = await targetOf(args);
     const store = await openUserStore(process.env, false);
     // All logins that the server could use: if only the newest was removed, a host would use the one before it.
     const rows = store?.servedGrants(url, filter) ?? [];
@@ -36,6 +37,7 @@ export const logout: Command = {
     const secrets = rows.map(({ issuer, clientId }) => store.readClient(issuer, clientId)?.secret);
     // Removed before the requests: a token must not be used once it was sent for revocation.
     for (const { id } of rows) store.removeGrant(id);
+    const auth = args.has('keep-remote') ? undefined : await authWithSecrets().catch(warn);
     const revoked: boolean[] = [];
     for (const [at, row] of args.has('keep-remote') ? [] : rows.entries()) {
       const where = {
@@ -63,9 +65,10 @@ export const logout: Command = {
 interface Target {
   readonly name: string;
   readonly url: string;
-  readonly auth: AuthSettings;
   /** Which logins of the URL. */
   readonly filter: GrantFilter;
+  /** Undefined: a URL has no client in the configuration. */
+  authWithSecrets(): Promise<AuthSettings | undefined>;
   readonly http: OAuthHttp;
 }
 
@@ -76,17 +79,24 @@ async function targetOf(args: ParsedArgs): Promise<Target> {
   if (/^https?:/.test(name) && URL.canParse(name)) {
     const parts = { clock: systemClock, random: systemRandom, env: process.env };
     const http = createOAuthHttp({ server: name, url: name, ...parts });
-    return { name, url: name, auth: authEntry.parse({}), filter: { account }, http };
+    return { name, url: name, filter: { account }, authWithSecrets: async () => undefined, http };
   }
   if (account !== undefined)
     throw usageError(logout, '--account needs a URL; a server has its account in auth.account');
-  const { spec, ...server } = await remoteServer(args, process.env);
-  return { ...server, filter: server.auth, url: spec.url };
+  const { spec, auth, ...server } = await remoteServer(args, process.env);
+  return { ...server, filter: auth, url: spec.url };
+}
+
+/** The login is forgotten all the same; only its tokens cannot be revoked. */
+function warn(error: unknown): undefined {
+  if (!isHostError(error)) throw error;
+  printLines([`hostler: ${error.message}`], process.stderr);
 }
 
 /** The secret of the configuration is for one client at one issuer, and the row may be of another. */
-function clientOf({ issuer, clientId, facts }: GrantRow, auth: AuthSettings, stored: string | undefined): OAuthClient {
-  const isOwn = auth.clientId === clientId && auth.issuer !== undefined && sameIssuer(auth.issuer, issuer);
+function clientOf(row: GrantRow, auth: AuthSettings | undefined, stored: string | undefined): OAuthClient {
+  const { issuer, clientId, facts } = row;
+  const isOwn = auth?.clientId === clientId && auth.issuer !== undefined && sameIssuer(auth.issuer, issuer);
   const { clientSecret, clientKey: key } = isOwn ? auth : {};
   return { clientId, method: facts.authMethod, secret: facts.way === 'configured' ? clientSecret : stored, key };
 }

@@ -130,6 +130,34 @@ test('AC-A26 logout of a server ends the login that its `auth` selects; logout o
   expect(revoked).toHaveLength(4);
 });
 
+test('AC-A26 logout and auth work if the secret of the client cannot be read: the login is forgotten, and no command runs', async () => {
+  const { as, rs, home } = await world();
+  as.authMethods = ['client_secret_basic'];
+  as.addClient({ client_id: 'own', client_secret: 'secret-of-the-client' });
+  const auth = { issuer: as.issuer, clientId: 'own', clientSecret: `\${exec:vault}` };
+  const mark = path.join(home.folder, 'asked');
+  const write = (script: string) =>
+    home.write({
+      secrets: { exec: { vault: { argv: ['sh', '-c', script] } } },
+      mcpServers: { docs: { url: rs.url, auth } },
+    });
+  write('printf secret-of-the-client');
+  expect((await home.login(['docs', '--no-browser'], (url) => logIn(url))).code).toBe(0);
+  write(`touch '${mark}'; exit 1`);
+  expect(await home.run('auth', 'docs', '--config', home.config)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('granted'),
+  });
+  expect(existsSync(mark)).toBe(false);
+  expect(await home.run('logout', 'docs', '--config', home.config)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('docs: forgotten here; not revoked'),
+    stderr: expect.stringContaining("the command 'vault' ended with exit code 1"),
+  });
+  expect([existsSync(mark), as.site.count('revoke')]).toEqual([true, 0]);
+  expect((await home.run('auth', '--config', home.config)).stdout).toContain('no logins');
+});
+
 test('a login that no server uses is listed with its URL, and can be removed', async () => {
   const { as, rs, home } = await world();
   home.write({ mcpServers: { docs: { url: rs.url, auth: { account: 'work' } } } });

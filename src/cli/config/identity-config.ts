@@ -4,7 +4,6 @@ import path from 'node:path';
 import { loadLibsql } from '../../catalog/store/libsql.js';
 import { type AuthSettings, authEntry } from '../../config/auth-settings.js';
 import { parseHostConfig } from '../../config/host-config.js';
-import type { SecretValues } from '../../config/secrets/secret-values.js';
 import { type HttpServerSpec, isAttached, isStdio } from '../../config/server-spec.js';
 import { identityPlace } from '../../identity/identity-place.js';
 import type { IdentityStore } from '../../identity/identity-store.js';
@@ -40,10 +39,10 @@ export interface RemoteServer {
   readonly name: string;
   readonly spec: HttpServerSpec;
   readonly auth: AuthSettings;
+  /** `auth` with the values of its references. Runs the commands of `${exec:NAME}`. */
+  authWithSecrets(): Promise<AuthSettings>;
   readonly http: OAuthHttp;
   readonly redactor: Redactor;
-  /** Resolves the references of the entry. */
-  readonly secrets: SecretValues;
   /** The headers of the entry, with the values of their references. */
   headers(): Promise<Record<string, string>>;
 }
@@ -68,7 +67,8 @@ export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): P
       );
       return Object.fromEntries(await Promise.all(resolved));
     };
-    found.set(name, { name, spec, auth, http, redactor, secrets: values, headers });
+    const authWithSecrets = () => withSecrets(name, auth, values);
+    found.set(name, { name, spec, auth, authWithSecrets, http, redactor, headers });
   }
   return found;
 }
@@ -77,7 +77,7 @@ export async function remoteServer(args: ParsedArgs, env: NodeJS.ProcessEnv): Pr
   const [name = ''] = args.positionals;
   const all = await remoteServers(args, env);
   const found = all.get(name);
-  if (found) return { ...found, auth: await withSecrets(name, found.auth, found.secrets) };
+  if (found) return found;
   const near = nearestName(name, [...all.keys()]);
   const names = [...all.keys()].slice(0, 20).join(', ');
   throw new HostError('server_not_found', `the configuration has no server '${name.slice(0, 100)}' with a url`, {
