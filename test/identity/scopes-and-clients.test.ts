@@ -1,49 +1,53 @@
 /** Calls that are refused with 403 and `insufficient_scope`, and grants without a person, through a host. */
 import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import type { Host } from '../../src/host/host.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
 import type { Hostile } from '../fixtures/identity/hostile.js';
 import { faults } from '../fixtures/identity/site.js';
-import type { LoginRig } from './login-rig.js';
 import { hostOn, startLoginWorld } from './login-world.js';
 
 const tools = ['t1', 't2', 't3', 't4', 't5'];
 
-async function world(auth?: (hostile: Hostile) => object) {
+async function world(auth?: (hostile: Hostile) => object, clock?: FakeClock) {
   const hostile = await startLoginWorld({ tools });
   const { url, rig } = hostile;
   const mcpServers = { docs: { url, ...(auth ? { auth: auth(hostile) } : {}) } };
   /** Starts a host with the server. */
   const beside = () => {
-    const { host, call } = hostOn(rig);
+    const { host, call } = hostOn(rig, clock ? { clock } : {});
     return { host, open: () => host.open({ mcpServers }), call: (tool: string) => call('docs', tool, { nonce: tool }) };
   };
   return { ...hostile, ...beside(), beside };
 }
 
-/** Logs in as another process would, and waits until the host has the token. */
-async function loginElsewhere(rig: LoginRig, host: Host, url: string): Promise<void> {
-  const { row } = await rig.login({ url });
-  rig.touch();
-  const since = row.issuedMs;
-  await eventually('the host has the token', () => {
-    const { expiresAt = '' } = host.status()[0]?.auth ?? {};
-    return Date.parse(expiresAt) === since + 3_600_000;
-  });
+/** The world, with a clock that its hosts use to look for logins of other processes. */
+async function clockedWorld() {
+  const clock = new FakeClock();
+  const made = await world(undefined, clock);
+  const { rig, url } = made;
+  const login = () => rig.login({ url, clock });
+  /** Logs in as another process would. Afterwards every host has the token. */
+  const loginElsewhere = async () => {
+    clock.advance(1_000);
+    await login();
+    rig.touch();
+    clock.advance(1_000);
+  };
+  return { ...made, login, loginElsewhere };
 }
 
 describe('AC-A17 a call that needs more scopes', () => {
   test('AC-A17 five tools with five scopes: five logins, each asks for the union, and never a refresh', async () => {
-    const { as, rs, rig, open, call, url, host } = await world();
+    const { as, rs, rig, open, call, host, login, loginElsewhere } = await clockedWorld();
     rs.toolScopes = Object.fromEntries(tools.map((tool) => [tool, [`scope-${tool}`]]));
-    await rig.login({ url });
+    await login();
     await open();
     const asked: string[] = [];
     for (const tool of tools) {
       expect([tool, await call(tool)]).toEqual([tool, 'needs_reauth insufficient_scope']);
       expect(host.status()[0]?.auth).toMatchObject({ state: 'step_up', next: 'run: hostler login docs' });
-      await loginElsewhere(rig, host, url);
+      await loginElsewhere();
       asked.push(rig.shown.at(-1)?.url.searchParams.get('scope') ?? '');
       expect(await call(tool)).toBe('done');
     }
@@ -60,32 +64,31 @@ describe('AC-A17 a call that needs more scopes', () => {
   });
 
   test('AC-A17 scopes that are never granted: two logins, then scope_denied', async () => {
-    const { as, rs, rig, open, call, url, host } = await world();
+    const { as, rs, open, call, login, loginElsewhere } = await clockedWorld();
     rs.toolScopes = { t1: ['admin'] };
     as.grantScopes = () => ['base'];
-    await rig.login({ url });
+    await login();
     await open();
     expect(await call('t1')).toBe('needs_reauth insufficient_scope');
     for (const expected of ['insufficient_scope', 'scope_denied']) {
-      await loginElsewhere(rig, host, url);
+      await loginElsewhere();
       expect(await call('t1')).toBe(`needs_reauth ${expected}`);
     }
     expect(await call('t2')).toBe('done');
   });
 
   test('AC-A17 two hosts that need different scopes at the same time: one login gets both scopes, and serves both hosts', async () => {
-    const { rs, rig, url, beside, ...one } = await world();
+    const { rs, rig, beside, login, loginElsewhere, ...one } = await clockedWorld();
     rs.toolScopes = { t1: ['scope-t1'], t2: ['scope-t2'] };
     const other = beside();
-    await rig.login({ url });
+    await login();
     await Promise.all([one.open(), other.open()]);
     const refused = 'needs_reauth insufficient_scope';
     expect(await Promise.all([one.call('t1'), other.call('t2')])).toEqual([refused, refused]);
-    await loginElsewhere(rig, one.host, url);
+    await loginElsewhere();
     const asked = rig.shown.at(-1)?.url.searchParams.get('scope')?.split(' ').sort();
     expect(asked).toEqual(['scope-t1', 'scope-t2']);
-    for (const { call } of [one, other])
-      for (const tool of ['t1', 't2']) await eventually(`${tool} is served`, async () => (await call(tool)) === 'done');
+    for (const { call } of [one, other]) expect([await call('t1'), await call('t2')]).toEqual(['done', 'done']);
   });
 });
 
