@@ -244,7 +244,7 @@ test('AC-K1 no secret of a login is in any of 18 places, in five encodings', asy
     log: [log, /docs/],
     error: [named(/^(?:call|login|logout) /).join('\n'), 'needs_reauth'],
     status: [named(/^status/).join('\n'), as.issuer],
-    'metrics label': [scraped, 'hostler_auth_refresh_total{server="docs",result="ok"}'],
+    'metrics label': [scraped, 'hostler_auth_refresh_total{server="own",result="ok"}'],
     'audit record': [inProgram.events, /kind: 'auth'/],
     'stderr ring': [named(/^logs/).join('\n'), /"server":"plain"/],
     'log of calls': [inProgram.calls, 'docs-served'],
