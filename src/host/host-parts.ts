@@ -134,10 +134,10 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     listOperations.drop(server);
     listings.changed(server);
   };
-  /** Drops all answers of the server, and ends its instances. */
-  const forget = (server: string): void => {
+  /** Drops all answers of the server, and ends its instances. Resolves when they have ended. */
+  const forget = (server: string): Promise<void> => {
     dropAnswers(server);
-    void instances.endOf(server);
+    return instances.endOf(server);
   };
   /** Call it after the server was told to stop: its calls end before the stop resolves. */
   const endWaits = (managed: ManagedServer | undefined): void => {
@@ -149,12 +149,13 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     supervise,
     onCircuit: (name) => (from, to, failures) => events.emit(name, { kind: 'breaker', from, to, failures }),
     forget: (name, gone, isSame) => {
-      forget(name);
+      const ended = forget(name);
       if (gone && !isSame) state?.release(name, gone.origin);
       pins.forget(name, isSame);
       throttle.forget(name);
       serverThrottle.forget(name);
       stderrTails.forget(name);
+      return ended;
     },
     restore: (managed, before) => listOperations.restore(managed, before),
     marks,

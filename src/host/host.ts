@@ -207,7 +207,7 @@ export class Host {
     const managed = this.#parts.servers.get(server);
     // The next program may attach another server under this name.
     if (!isAttached(managed.definition.spec)) this.#parts.marks.set(server, 'stopped', true);
-    this.#parts.forget(server);
+    void this.#parts.forget(server);
     const stopped = managed.stop();
     this.#parts.endWaits(managed);
     await Promise.all([stopped, this.#parts.instances.endOf(server)]);

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { FakeServer } from '../../test/fakes/supervised-server.js';
 import { serverMarks } from '../catalog/store/server-marks.js';
 import { parseServerDefinition } from '../config/server-definition.js';
+import { deferred } from '../kernel/deferred.js';
 import { Emitter } from '../kernel/emitter.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Session } from '../session/session.js';
@@ -27,7 +28,7 @@ test('a server whose end fails, at once or later, is reported when all others ha
     clock: new FakeClock(),
     supervise: ({ name }) => ({ supervisor: { dispose: ends[name] }, auth: undefined }) as unknown as Supervised,
     onCircuit: () => () => {},
-    forget: () => {},
+    forget: async () => {},
     marks: serverMarks(),
     restore: () => {},
   });
@@ -39,7 +40,7 @@ test('a server whose end fails, at once or later, is reported when all others ha
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /** A server `a` that takes 2 s to end, and `edit`, which replaces it. */
-async function slowToEnd(isLazy: boolean) {
+async function slowToEnd(isLazy: boolean, forget: () => Promise<void> = async () => {}) {
   const clock = new FakeClock();
   const server = new FakeServer(clock);
   server.next = () => ({ closeMs: 2_000 });
@@ -54,7 +55,7 @@ async function slowToEnd(isLazy: boolean) {
     return { supervisor, auth: undefined, unlisten: undefined };
   };
   const servers = new Servers({
-    ...{ clock, supervise, onCircuit: () => () => {}, forget: () => {}, restore: () => {}, marks: serverMarks() },
+    ...{ clock, supervise, onCircuit: () => () => {}, forget, restore: () => {}, marks: serverMarks() },
   });
   let edits = 0;
   const edit = () =>
@@ -101,4 +102,24 @@ test.each([
   clock.advance(2_000);
   await settle();
   expect([isOver, server.live, server.opened]).toEqual([true, 0, 1]);
+});
+
+test('W8 a removal waits for the instances of clients, and the name is free when the server itself has ended', async () => {
+  const instances = deferred();
+  const { clock, server, servers, edit } = await slowToEnd(false, () => instances.promise);
+  let isOver = false;
+  void servers
+    .remove('a', () => true)
+    .then(() => {
+      isOver = true;
+    });
+  const added = edit();
+  await settle();
+  clock.advance(2_000);
+  await added;
+  expect([isOver, server.live, server.opened]).toEqual([false, 1, 2]);
+  expect(servers.find('a')).toBeDefined();
+  instances.resolve();
+  await settle();
+  expect(isOver).toBe(true);
 });

@@ -25,8 +25,11 @@ interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
-  /** Drops the data in memory for the name. `gone`: the server that had the name; `isSame`: its successor has the same origin. */
-  readonly forget: (server: string, gone: ManagedServer | undefined, isSame: boolean) => void;
+  /**
+   * Drops the data in memory for the name, and ends the instances of its clients: resolves when they have ended. `gone`: the server
+   * that had the name; `isSame`: its successor has the same origin.
+   */
+  readonly forget: (server: string, gone: ManagedServer | undefined, isSame: boolean) => Promise<void>;
   /** Called when a server has taken the name; `before` is the replaced one. */
   readonly restore: (managed: ManagedServer, before: ManagedServer | undefined) => void;
   /** Marks that an operator stopped a configured server. They outlive the host. */
@@ -145,18 +148,23 @@ export class Servers {
     return true;
   }
 
-  /** Removes the server of this name if `isMeant`; resolves when it has ended. */
-  remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
-    return this.#changes.runExclusive(name, async () => {
+  /**
+   * Removes the server of this name if `isMeant`; resolves when it and the instances of its clients have ended. The name is free when
+   * the server itself has ended.
+   */
+  async remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
+    let instancesEnded: Promise<void> | undefined;
+    await this.#changes.runExclusive(name, async () => {
       const managed = this.find(name);
       if (this.#isClosed || !managed || !isMeant(managed.definition)) return;
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
       this.#parts.marks.set(name, 'stopped', false);
-      this.#parts.forget(name, managed, false);
+      instancesEnded = this.#parts.forget(name, managed, false);
       await managed.dispose();
     });
+    await instancesEnded;
   }
 
   mustBeAttached(name: string): void {
@@ -219,7 +227,7 @@ export class Servers {
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
-      this.#parts.forget(name, failed, false);
+      void this.#parts.forget(name, failed, false);
     }
     await gone;
   }
@@ -234,7 +242,7 @@ export class Servers {
     const { name } = definition;
     const { supervise, onCircuit, forget, restore: recall, clock } = this.#parts;
     const before = this.#byName.get(name);
-    forget(name, before, before?.origin === originOf(definition.spec));
+    void forget(name, before, before?.origin === originOf(definition.spec));
     const { supervisor, auth } = supervise(definition, predecessor);
     const managed = new ManagedServer(
       definition,
