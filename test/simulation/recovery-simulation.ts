@@ -176,12 +176,16 @@ export class RecoverySimulation {
   #checkCalls(): void {
     const { asked, wrong, members } = this.world;
     const ledgers = new Map(members.map(({ name, upstream }) => [name, upstream.mcp.ledger]));
-    for (const { nonce, server, tool, outcomes, settledAtMs, deadlineAtMs, error } of asked) {
+    for (const { nonce, server, tool, outcomes, settledAtMs, deadlineAtMs, error, isForbidden } of asked) {
       const runs = ledgers.get(server)?.get(nonce) ?? 0;
       if (outcomes.length !== 1) wrong.push(`${nonce} has ${outcomes.length} outcomes`);
       if (settledAtMs > deadlineAtMs + slackMs) wrong.push(`${nonce} ended ${settledAtMs - deadlineAtMs} ms late`);
       if (tool === 'write' && runs > 1) wrong.push(`${nonce} ran ${runs} times`);
       if (outcomes[0] === 'answered' && runs === 0) wrong.push(`${nonce} was answered and never ran`);
+      // A read that its caller cancels at once may be told `uncertain`, although nothing was sent.
+      const isRefused = error?.details.execution === 'not_executed' || error?.code === 'cancelled';
+      if (isForbidden && (runs > 0 || !isRefused))
+        wrong.push(`${nonce} was made while ${server} was stopped or removed: ${outcomes[0]}, ${runs} runs`);
       if (error?.details.execution === 'not_executed' && runs > 0)
         wrong.push(`${nonce} (${tool}) ran, and its caller was told that it did not: ${outcomes[0]}`);
     }

@@ -94,13 +94,13 @@ export class SimulatedHost {
   }
 
   async stop(name: string): Promise<void> {
-    this.#parts.forget(name);
+    void this.#parts.forget(name);
     await this.member(name).managed.supervisor.stop();
   }
 
   async reload(name: string): Promise<void> {
     this.member(name).managed.forgetCircuit();
-    this.#parts.forget(name);
+    void this.#parts.forget(name);
     await this.member(name).managed.supervisor.reload();
   }
 

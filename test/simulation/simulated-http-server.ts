@@ -5,7 +5,7 @@
 import { randomInt } from '../../src/kernel/random.js';
 import type { Era } from '../../src/wire/channel.js';
 import { RequestCheck } from './request-check.js';
-import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
+import { type McpFate, type McpMessage, type McpParts, type RequestQueue, SimulatedMcp } from './simulated-mcp.js';
 import { type HttpReply, type HttpRequest, Port } from './simulated-network.js';
 
 /** The outcome of a request and of its connection. */
@@ -56,6 +56,7 @@ const events = { 'content-type': 'text/event-stream' };
 export class SimulatedHttpServer {
   readonly kind = 'http';
   readonly mcp: SimulatedMcp;
+  readonly #queue: RequestQueue;
   readonly port: Port;
   readonly #traits: HttpTraits;
   /** Share of requests that fail. */
@@ -82,6 +83,7 @@ export class SimulatedHttpServer {
 
   constructor(parts: McpParts, traits: HttpTraits) {
     this.mcp = new SimulatedMcp(parts);
+    this.#queue = this.mcp.openQueue();
     this.#traits = traits;
     this.port = new Port(
       (request, reply) => this.#handle(request, reply),
@@ -125,7 +127,7 @@ export class SimulatedHttpServer {
       const message = JSON.parse(request.body) as McpMessage;
       // A client that closes its session gives up what it waits for in the same instant.
       const isAwaited = () => reply.isOpen || reply.abortedAtMs === this.mcp.parts.clock.nowMs();
-      return this.mcp.take(message, isAwaited, (free) => this.#post(message, request, reply, free));
+      return this.#queue.take(message, isAwaited, (free) => this.#post(message, request, reply, free));
     }
     const refusal = this.#refusal(request);
     if (refusal !== undefined) return this.#refuse(reply, refusal);

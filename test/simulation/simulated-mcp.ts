@@ -1,6 +1,6 @@
 /**
- * The common part of all simulated MCP servers, for any transport: the era, two tools, the ledger of executed calls, and the queue
- * of a server that handles one request at a time. The arguments of a call contain its duration.
+ * The common part of all simulated MCP servers, for any transport: the era, two tools, the ledger of executed calls, and the queues
+ * of servers that handle one request at a time. The arguments of a call contain its duration.
  */
 import type { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type Random, randomInt } from '../../src/kernel/random.js';
@@ -46,36 +46,27 @@ const toolsOf = (release: number): string =>
   `[{"name":"read","annotations":{"readOnlyHint":true}},{"name":"write"},{"name":"release-${release}"}]`;
 const serverInfo = '{"name":"simulated","version":"1"}';
 
-export class SimulatedMcp {
-  readonly parts: McpParts;
-  /** Nonce → how often it was executed. */
-  readonly ledger = new Map<string, number>();
-  /** Requests that were read and are not finished. */
+/** The requests that one process has read and not finished. A server that handles one request at a time begins the next one then. */
+export class RequestQueue {
   readonly jobs = new Set<Job>();
-  era: Era;
-  /** Number of the release, which is part of a tool name. */
-  release = 1;
+  readonly #parts: McpParts;
   readonly #waiting: (() => void)[] = [];
   #isBusy = false;
-  #cut: { readonly atMs: number; readonly jobs: readonly Job[] } | undefined;
 
   constructor(parts: McpParts) {
-    this.parts = parts;
-    this.era = parts.era;
+    this.#parts = parts;
   }
 
   /** Runs `run` when the queue allows it. `run` calls `free` once, when the next request may begin. */
   take(message: McpMessage, isAwaited: () => boolean, run: (free: () => void) => void): void {
-    const { clock, isOneAtATime } = this.parts;
+    const { clock, isOneAtATime } = this.#parts;
     const nonce = message.params?.arguments?.nonce;
     const job: Job = { nonce, takenAtMs: clock.nowMs(), isBegun: false, isAwaited };
     this.jobs.add(job);
     const begin = () => {
       job.isBegun = true;
       run(() => {
-        // The process that read it has ended.
-        if (!this.jobs.delete(job)) return;
-        if (isOneAtATime) this.#next();
+        if (this.jobs.delete(job) && isOneAtATime) this.#next();
       });
     };
     if (isOneAtATime && this.#isBusy) this.#waiting.push(begin);
@@ -85,17 +76,52 @@ export class SimulatedMcp {
     }
   }
 
-  /** Jobs whose connection the host closes in this instant. */
-  get cutJobs(): readonly Job[] {
-    return this.#cut?.atMs === this.parts.clock.nowMs() ? this.#cut.jobs : [...this.jobs];
+  #next(): void {
+    const next = this.#waiting.shift();
+    if (next) next();
+    else this.#isBusy = false;
+  }
+}
+
+export class SimulatedMcp {
+  readonly parts: McpParts;
+  /** Nonce → how often it was executed. */
+  readonly ledger = new Map<string, number>();
+  readonly #queues = new Set<RequestQueue>();
+  era: Era;
+  /** Number of the release, which is part of a tool name. */
+  release = 1;
+  #cut: { readonly atMs: number; readonly jobs: readonly Job[] } | undefined;
+
+  constructor(parts: McpParts) {
+    this.parts = parts;
+    this.era = parts.era;
   }
 
-  /** The process has ended with all its jobs. `isKilled`: the host ended it. */
-  forgetJobs(isKilled: boolean): void {
-    if (isKilled) this.#cut = { atMs: this.parts.clock.nowMs(), jobs: [...this.jobs] };
-    this.jobs.clear();
-    this.#waiting.length = 0;
-    this.#isBusy = false;
+  /** The queue of a process that starts now. */
+  openQueue(): RequestQueue {
+    const queue = new RequestQueue(this.parts);
+    this.#queues.add(queue);
+    return queue;
+  }
+
+  /** The process has ended with all its requests. `isKilled`: the host ended it. */
+  closeQueue(queue: RequestQueue, isKilled: boolean): void {
+    if (!this.#queues.delete(queue) || !isKilled) return;
+    const atMs = this.parts.clock.nowMs();
+    const earlier = this.#cut?.atMs === atMs ? this.#cut.jobs : [];
+    this.#cut = { atMs, jobs: [...earlier, ...queue.jobs] };
+  }
+
+  /** Requests that were read and are not finished. */
+  get jobs(): readonly Job[] {
+    return [...this.#queues].flatMap(({ jobs }) => [...jobs]);
+  }
+
+  /** Also those of processes that the host ends in this instant. */
+  get cutJobs(): readonly Job[] {
+    const cut = this.#cut?.atMs === this.parts.clock.nowMs() ? this.#cut.jobs : [];
+    return [...cut, ...this.jobs];
   }
 
   /**
@@ -131,11 +157,5 @@ export class SimulatedMcp {
     if (method === 'initialize')
       return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":${serverInfo}}`;
     return method === 'ping' ? '{}' : undefined;
-  }
-
-  #next(): void {
-    const next = this.#waiting.shift();
-    if (next) next();
-    else this.#isBusy = false;
   }
 }

@@ -1,18 +1,36 @@
 /**
  * The operator of a simulated world: stops and starts servers, edits their entries, removes them and adds them again.
- * What must hold: a stop that has resolved leaves no process and no exchange, and a stopped server stays stopped.
+ * What must hold: a stop or a removal that has resolved leaves no process and no exchange; a stopped server stays stopped, also with
+ * another definition; no call runs that is made meanwhile.
+ *
+ * Requests of an operator may overlap. A removed server keeps its name until it has ended, 5 s at most, and an entry that was added
+ * again waits for the name. Until then the host knows no such server: a stop or reload is refused, and the operator is told so.
  */
 import type { Host } from '../../src/host/host.js';
-import { type HostError, isHostError } from '../../src/kernel/errors.js';
+import { isHostError } from '../../src/kernel/errors.js';
 import type { Chance } from './chance.js';
 import type { Member, SimulatedWorld } from './simulated-world.js';
+
+/** Identity of a request that later ones may overtake. */
+type Request = object;
+
+interface Removal {
+  readonly atMs: number;
+  /** The request that ends the server: an earlier one, if the entry was added again and still waits for its name. */
+  readonly request: Request;
+}
 
 export class SimulatedOperator {
   readonly #host: Host;
   readonly #world: SimulatedWorld;
-  /** Stopped servers, each with its last stop. */
-  readonly #stopped = new Map<string, symbol>();
-  readonly #removed = new Set<string>();
+  /** The last stop of each server, unless a later request started, removed or reloaded the server. */
+  readonly #stopped = new Map<string, Request>();
+  /** Servers that are removed and were not added again. */
+  readonly #removed = new Map<string, Removal>();
+  /** The last removal of each server. */
+  readonly #removals = new Map<string, Request>();
+  /** Added servers that may still wait for their name. */
+  readonly #adding = new Map<string, Request>();
 
   constructor(host: Host, world: SimulatedWorld) {
     this.#host = host;
@@ -36,6 +54,22 @@ export class SimulatedOperator {
     return true;
   }
 
+  /** True if the error says that a server is unknown which is removed, or waits for its name. */
+  mayBeUnknown(name: string, error: unknown): boolean {
+    return (
+      isHostError(error) && error.code === 'server_not_found' && (this.#removed.has(name) || this.#adding.has(name))
+    );
+  }
+
+  /**
+   * The request because of which calls must not run: a stop, or a removal after its own instant. Undefined: they may. A call that waits
+   * for a slot may run if the server is started meanwhile.
+   */
+  awayBy({ name }: Member): object | undefined {
+    const removed = this.#removed.get(name);
+    return removed && removed.atMs < this.#world.clock.nowMs() ? removed : this.#stopped.get(name);
+  }
+
   /** Every server is wanted again. */
   restoreAll(): void {
     this.#checkStopped();
@@ -46,69 +80,105 @@ export class SimulatedOperator {
   }
 
   #stop(member: Member): void {
-    const { name, upstream } = member;
-    this.#note(member, 'stop');
-    const stop = Symbol(name);
-    this.#stopped.set(name, stop);
+    const { name } = member;
+    const request = {};
+    this.#world.operated(name, 'stop');
+    this.#stopped.set(name, request);
     this.#host.stop(name).then(
       () => {
-        // It may have been started again before its end, and stopped once more.
-        if (this.#stopped.get(name) !== stop) return;
-        const left = upstream.kind === 'stdio' ? upstream.live : upstream.port.exchanges;
-        if (left > 0) this.#world.wrong.push(`${name} is stopped and has ${left} processes or exchanges`);
+        // Otherwise the server was started again before its end, and the end of a later stop is still to come.
+        if (this.#stopped.get(name) === request) this.#checkEnded(member, 'stopped');
       },
       (error: unknown) => {
-        this.#expect(error, name, ['server_not_found']);
-        // The server is being removed, and is added again only after that.
-        if (this.#stopped.get(name) === stop) this.#stopped.delete(name);
+        this.#mustBeUnknown(error, name);
+        if (this.#stopped.get(name) === request) this.#stopped.delete(name);
       },
     );
   }
 
   #start(member: Member): void {
-    this.#note(member, 'start');
-    this.#stopped.delete(member.name);
-    this.#host.start(member.name).catch((error: unknown) => this.#expect(error, member.name));
+    const { name } = member;
+    this.#world.operated(name, 'start');
+    this.#stopped.delete(name);
+    this.#host.start(name).catch((error: unknown) => {
+      // The start may fail, and later requests may end it.
+      if (!isHostError(error)) this.#world.wrong.push(`${name}: ${String(error)}`);
+      else if (error.code === 'server_not_found') this.#mustBeUnknown(error, name);
+    });
   }
 
   #edit(member: Member): void {
-    this.#note(member, 'edit');
+    this.#world.operated(member.name, 'edit');
+    this.#forgive(member);
     const entry = member.entry as Record<string, unknown>;
     entry.keepAlive = entry.keepAlive === '10m' ? '1m' : '10m';
-    this.#reconfigure();
+    void this.#reconfigure();
   }
 
   #removeOrAdd(member: Member): void {
     const { name } = member;
-    this.#note(member, this.#removed.has(name) ? 'add' : 'remove');
+    const isAdded = this.#removed.has(name);
+    const request = {};
+    this.#world.operated(name, isAdded ? 'add' : 'remove');
+    this.#forgive(member);
     this.#stopped.delete(name);
-    if (!this.#removed.delete(name)) this.#removed.add(name);
-    this.#reconfigure();
+    this.#removed.delete(name);
+    this.#adding.delete(name);
+    if (isAdded) this.#add(member, request);
+    else this.#remove(member, request);
   }
 
-  #reconfigure(): void {
+  #add(member: Member, request: Request): void {
+    const { name } = member;
+    this.#adding.set(name, request);
+    void this.#reconfigure().then(() => {
+      if (this.#adding.get(name) !== request) return;
+      this.#adding.delete(name);
+      // Requests of the removed server may have ended in a pause since.
+      this.#forgive(member);
+    });
+  }
+
+  #remove(member: Member, request: Request): void {
+    const { name } = member;
+    // An entry that waits for its name has no server yet, so its removal ends nothing.
+    const isKnown = this.#host.names().includes(name);
+    if (isKnown) this.#removals.set(name, request);
+    this.#removed.set(name, { atMs: this.#world.clock.nowMs(), request: this.#removals.get(name) ?? request });
+    void this.#reconfigure().then(() => {
+      if (this.#removed.get(name)?.request === request) this.#checkEnded(member, 'removed');
+    });
+  }
+
+  async #reconfigure(): Promise<void> {
     const wanted = this.#world.members.filter(({ name }) => !this.#removed.has(name));
     const mcpServers = Object.fromEntries(wanted.map(({ name, entry }) => [name, { ...entry }]));
-    this.#host.reconfigure({ mcpServers }).catch((error: unknown) => this.#expect(error, 'reconfigure', []));
+    try {
+      await this.#host.reconfigure({ mcpServers });
+    } catch (error) {
+      this.#world.wrong.push(`reconfigure: ${String(error)}`);
+    }
   }
 
-  #note({ name, upstream }: Member, what: string): void {
-    this.#world.note(`${name} ${what}`);
+  /** A new definition has no pause of the old one. */
+  #forgive({ upstream }: Member): void {
     if (upstream.kind === 'http') upstream.check.forgiven();
+  }
+
+  #checkEnded({ name, upstream }: Member, what: string): void {
+    const left = upstream.kind === 'stdio' ? upstream.live : upstream.port.exchanges;
+    if (left > 0) this.#world.wrong.push(`${name} is ${what} and has ${left} processes or exchanges`);
   }
 
   #checkStopped(): void {
     const rows = this.#world.status();
     for (const name of this.#stopped.keys()) {
       const { state } = rows.get(name) ?? {};
-      if (state !== undefined && state !== 'stopped' && state !== 'stopping')
-        this.#world.wrong.push(`${name} was stopped and is ${state}`);
+      if (state !== 'stopped' && state !== 'stopping') this.#world.wrong.push(`${name} was stopped and is ${state}`);
     }
   }
 
-  /** `codes`: undefined for any error of a host. */
-  #expect(error: unknown, what: string, codes?: readonly HostError['code'][]): void {
-    if (isHostError(error) && (codes === undefined || codes.includes(error.code))) return;
-    this.#world.wrong.push(`${what}: ${String(error)}`);
+  #mustBeUnknown(error: unknown, name: string): void {
+    if (!this.mayBeUnknown(name, error)) this.#world.wrong.push(`${name}: ${String(error)}`);
   }
 }

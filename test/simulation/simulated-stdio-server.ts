@@ -15,7 +15,7 @@ import {
 } from '../../src/wire/channel.js';
 import { MessageDecoder, newCounters } from '../../src/wire/envelope.js';
 import { notOpen } from '../../src/wire/wire-errors.js';
-import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
+import { type McpFate, type McpMessage, type McpParts, type RequestQueue, SimulatedMcp } from './simulated-mcp.js';
 
 /** Outcome of a start. `silent`: the process sends nothing; `flap`: it dies after a while. */
 export type Start = 'well' | 'exits' | 'missing' | 'silent' | 'flap';
@@ -32,6 +32,7 @@ export class SimulatedStdioServer {
   /** Outcomes of the next starts. When empty, they succeed. */
   starts: Start[] = [];
   process: SimulatedProcess | undefined;
+  readonly #processes = new Set<SimulatedProcess>();
   /** Number of processes that run or are being stopped. */
   live = 0;
   liveMax = 0;
@@ -48,19 +49,21 @@ export class SimulatedStdioServer {
     trace(`${name} starts: ${start}`);
     if (start === 'missing')
       throw new HostError('connect_failed', `server '${name}': no such command`, { reason: 'ENOENT' });
-    this.process = new SimulatedProcess(this, start);
-    return this.process;
+    const process = new SimulatedProcess(this, start, () => this.#processes.delete(process));
+    this.#processes.add(process);
+    this.process = process;
+    return process;
   };
 
   mend(): void {
     this.faultRate = 0;
     this.starts = [];
-    this.process?.calm();
+    for (const process of this.#processes) process.calm();
   }
 
   /** Number of processes that never become ready or never answer again. */
   get hung(): number {
-    return this.doomed + (this.process?.isWedged ? 1 : 0);
+    return this.doomed + [...this.#processes].filter(({ isWedged }) => isWedged).length;
   }
 }
 
@@ -70,6 +73,8 @@ class SimulatedProcess implements Channel {
   readonly #server: SimulatedStdioServer;
   readonly #decoder = new MessageDecoder(this.counters);
   readonly #start: Start;
+  readonly #queue: RequestQueue;
+  readonly #onEnd: () => void;
   #listener: ChannelListener | undefined;
   #isWedged: boolean;
   #isRunning = true;
@@ -78,10 +83,12 @@ class SimulatedProcess implements Channel {
   #cancelDeath: Cancel | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(server: SimulatedStdioServer, start: Start) {
+  constructor(server: SimulatedStdioServer, start: Start, onEnd: () => void) {
     const { timers, random } = server.mcp.parts;
     this.#server = server;
     this.#start = start;
+    this.#queue = server.mcp.openQueue();
+    this.#onEnd = onEnd;
     this.#isWedged = start === 'silent';
     this.#isDoomed = start === 'silent' || start === 'exits';
     if (this.#isDoomed) server.doomed++;
@@ -153,7 +160,8 @@ class SimulatedProcess implements Channel {
     this.#isRunning = false;
     this.#cancelDeath?.();
     if (this.#isDoomed) this.#server.doomed--;
-    this.#server.mcp.forgetJobs(isKilled);
+    this.#server.mcp.closeQueue(this.#queue, isKilled);
+    this.#onEnd();
   }
 
   #tell(reason: 'exit' | 'closed'): void {
@@ -167,8 +175,7 @@ class SimulatedProcess implements Channel {
 
   #read(message: McpMessage): void {
     if (message.id === undefined) return;
-    const { mcp } = this.#server;
-    mcp.take(
+    this.#queue.take(
       message,
       () => true,
       (free) => this.#serve(message, free),

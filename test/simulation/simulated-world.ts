@@ -8,13 +8,13 @@ import type { StatusRow } from '../../src/host/status.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { Connector } from '../../src/session/connector.js';
 import { Chance } from './chance.js';
 import { SimulatedHttpServer } from './simulated-http-server.js';
 import { SimulatedNetwork } from './simulated-network.js';
 import { SimulatedOperator } from './simulated-operator.js';
 import { SimulatedStdioServer } from './simulated-stdio-server.js';
 import { Timers } from './timers.js';
+import { type EndedConnection, WatchedConnector } from './watched-connector.js';
 
 /** Deadlines within this time share one timer. */
 export const slackMs = 20;
@@ -28,6 +28,8 @@ export interface Asked {
   readonly outcomes: string[];
   error: HostError | undefined;
   settledAtMs: number;
+  /** The server was stopped or removed from before the call until its end. */
+  isForbidden: boolean;
 }
 
 export interface Member {
@@ -61,6 +63,9 @@ export class SimulatedWorld {
   readonly #worldChance: Chance;
   readonly #network: SimulatedNetwork;
   readonly #host: Host;
+  /** Servers that an operator stopped, reloaded or changed: the time of the last such request. */
+  readonly #operatedAtMs = new Map<string, number>();
+  #isClosing = false;
   /** Undefined: nobody changes the configuration, and no server is per-client. */
   readonly operator: SimulatedOperator | undefined;
 
@@ -80,7 +85,7 @@ export class SimulatedWorld {
     const onProblem = (error: unknown) => this.note(`problem: ${String(error)}`);
     this.#host = new Host(
       { clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem },
-      (options) => new Connector({ ...options, transports }),
+      (options) => new WatchedConnector({ ...options, transports }, (ended) => this.#checkNotAtWork(ended)),
     );
     this.operator = hasOperator ? new SimulatedOperator(this.#host, this) : undefined;
     // Only this event: records of calls would cost more than the calls.
@@ -128,10 +133,13 @@ export class SimulatedWorld {
       outcomes: [],
       error: undefined,
       settledAtMs: 0,
+      isForbidden: false,
     };
     this.asked.push(asked);
+    const awayBy = this.operator?.awayBy(member);
     const settle = (outcome: string) => {
       asked.outcomes.push(outcome);
+      asked.isForbidden = awayBy !== undefined && this.operator?.awayBy(member) === awayBy;
       asked.settledAtMs = this.clock.nowMs();
       this.note(`${server} ${tool} ${nonce}: ${outcome}`);
     };
@@ -167,13 +175,17 @@ export class SimulatedWorld {
   }
 
   reload({ name, upstream }: Member): void {
-    this.note(`${name} reload`);
+    this.operated(name, 'reload');
     if (upstream.kind === 'http') upstream.check.forgiven();
     this.#host.reload(name).catch((error: unknown) => {
-      // The operator removed it and has added it again, and its old run has not ended.
-      if (this.operator && isHostError(error) && error.code === 'server_not_found') return;
-      this.wrong.push(`${name} reload: ${String(error)}`);
+      if (!this.operator?.mayBeUnknown(name, error)) this.wrong.push(`${name} reload: ${String(error)}`);
     });
+  }
+
+  /** Records a request of an operator, which may end connections in the current instant. */
+  operated(name: string, what: string): void {
+    this.note(`${name} ${what}`);
+    this.#operatedAtMs.set(name, this.clock.nowMs());
   }
 
   /** Advances the clock until the deadlines of all calls are over. */
@@ -187,6 +199,7 @@ export class SimulatedWorld {
 
   async close(): Promise<void> {
     let isClosed = false;
+    this.#isClosing = true;
     const closing = this.#host.close().then(() => {
       isClosed = true;
     });
@@ -217,18 +230,19 @@ export class SimulatedWorld {
   #heard({ server, from, to }: HostEventOf<'state'>): void {
     this.note(`${server} ${from} → ${to}`);
     const member = this.#member(server);
-    if (to === 'closing') this.#checkNotAtWork(member);
     if (to === 'ready') member.wasParked = member.isWakeSpent = false;
     if (to !== 'parked') return;
     member.isWakeSpent = member.wasParked;
     member.wasParked = true;
   }
 
-  /** A call must not be cut while its caller waits, only because its server answers nothing else. */
-  #checkNotAtWork({ name, upstream, isOneAtATime, isPerClient, callMs }: Member): void {
-    // The calls of clients with instances use the connections of these, which have no events.
-    if (!isOneAtATime || isPerClient) return;
+  /** A call must not be cut while its caller waits, only because its server answers nothing else. An operator may end it. */
+  #checkNotAtWork({ server, isShared, isOrderly }: EndedConnection): void {
+    const { name, upstream, isOneAtATime, isPerClient, callMs } = this.#member(server);
+    // Calls to a per-client server use the connection of their client alone.
+    if (!isOneAtATime || this.#isClosing || isShared === isPerClient) return;
     const nowMs = this.clock.nowMs();
+    if (isOrderly && this.#operatedAtMs.get(name) === nowMs) return;
     for (const { nonce, takenAtMs, isBegun, isAwaited } of upstream.mcp.cutJobs) {
       const call = nonce === undefined || !isAwaited() ? undefined : this.askedBy(nonce);
       if (!call || call.outcomes.length > 0 || nowMs >= Math.min(call.deadlineAtMs, takenAtMs + callMs)) continue;
