@@ -67,7 +67,7 @@ test.each<[string, Record<string, unknown>, RegExp]>([
     {
       '.cursor/mcp.json': { mcpServers: { a: { ...node, env: { API_KEY: 'abcdef123456' } }, b: web } },
       '.config/Code/User/mcp.json': {
-        servers: { c: { type: 'http', url: 'https://c.example', headers: { Authorization: 'Bearer ${input:c}' } } },
+        servers: { c: { type: 'http', url: 'https://c.example', headers: { Authorization: `Bearer $\{input:c}` } } },
       },
     },
     /\n3 servers in 2 clients, 1 with secrets in plain text\n/,
