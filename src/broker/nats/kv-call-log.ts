@@ -32,7 +32,7 @@ export class KvCallLog implements CallLog {
   readonly #clock: Clock;
   readonly #known: KnownCalls;
   /**
-   * Sequences of rows by their bucket and the second in which they are removed. A busy host has hundreds of thousands of acknowledged rows
+   * Sequences of rows by store, bucket and the second in which they are removed. A busy host has hundreds of thousands of acknowledged rows
    * whose deadline has not passed. If the host ends earlier, the age limit of the bucket removes the rows.
    */
   readonly #removals = new Map<string, { readonly sequences: number[]; readonly cancel: Cancel }>();
@@ -211,10 +211,10 @@ export class KvCallLog implements CallLog {
     return visible(row, seq, reply);
   }
 
-  /** The worker acknowledges at this host an outcome that this host has read, or has written in place of another host. */
+  /** For a call that another host received, and whose outcome this host has read or written: its worker acknowledges it here. */
   #adopt(id: CallId, { bucket, row, seq }: FoundRow): void {
     if (bucket !== callsBucket || !hasOutcome(row) || !(row.inline || row.body)) return;
-    // The present store has an older row too.
+    // A row with an earlier store id is in this store too. With that id, `acknowledge` would ignore it.
     this.#known.adopt(id, { ...row, storeId: this.storeId }, seq);
   }
 
