@@ -136,7 +136,7 @@ describe('X19 a client that still writes gets the reason of its refusal', () => 
     ['headers of 80 KiB', long, 431],
     ['a body in chunks that is not JSON', head(['Transfer-Encoding: chunked']) + chunks, 415],
     ['a body of 1 GiB, of which 256 KiB come', head([json, `Content-Length: ${1024 * MiB}`]) + chunks, 413],
-    ['what is not HTTP', `hello\r\n\r\n${chunks}`, 400],
+    ['bytes that are not HTTP', `hello\r\n\r\n${chunks}`, 400],
   ])('X19 %s: twenty times out of twenty', async (_name, text, status) => {
     const { port } = await start();
     for (let i = 0; i < 20; i++) {
@@ -152,7 +152,7 @@ describe('X19 a client that still writes gets the reason of its refusal', () => 
     ['a body of 8 MiB', head(lastRequest) + chunks, 413],
     ['a body of 8 MiB over HTTP/1.0', head([json, `Content-Length: ${8 * MiB}`]).replace('/1.1', '/1.0') + chunks, 413],
     ['a body that is not JSON', head(['Connection: close', `Content-Length: ${MiB}`]) + chunks, 415],
-    ['a body after a wrong key', head(lastRequest).replace('key-of-ann', 'nobody') + chunks, 401],
+    ['a body after a wrong key', head(lastRequest).replace('key-of-ann', 'a-wrong-key') + chunks, 401],
     ['a body at an unknown path', head(lastRequest).replace('/mcp', '/none') + chunks, 404],
   ])('E12 %s on a connection that ends after it: the answer arrives', async (_name, text, status) => {
     const { port } = await start();
@@ -241,7 +241,10 @@ describe('X19 numbers', () => {
   test('X19 connections are bounded', async () => {
     const { port } = await start({ limits: { connections: 5 } });
     const sockets = Array.from({ length: 12 }, () => rawSocket(port));
-    await eventually('those too many are closed', () => sockets.filter(({ destroyed }) => destroyed).length === 7);
+    await eventually(
+      'the connections above the limit are closed',
+      () => sockets.filter(({ destroyed }) => destroyed).length === 7,
+    );
     for (const socket of sockets) socket.destroy();
     await eventually('there is room again', () =>
       modern(port, 'a').then(

@@ -28,14 +28,14 @@ describe('E12 one key', () => {
     expect([take('b', 1), take('a', 20), take('b', 20), take('a', 1), take('c', 1)]).toEqual([...[1, 11, 3, 0, 1]]);
   });
 
-  test('that took all places gets none above its quarter after another key was refused, which gets the next', () => {
+  test('that took all places gets none above its quarter while a refused key waits; that key gets the free ones', () => {
     const { shares, take, giveBack } = setUp();
     take('a', 16);
     expect(take('b', 1)).toBe(0);
     giveBack('a', 2);
     expect([take('a', 1), take('b', 5), take('a', 1), shares.size]).toEqual([0, 2, 0, 16]);
     giveBack('a', 14);
-    // b was refused its third place, and has its quarter now: a may have more than its own again.
+    // b was refused its third place. When b has its quarter, a may take more than its own again.
     expect([take('a', 1), take('b', 2), take('a', 20)]).toEqual([1, 2, 7]);
   });
 
@@ -57,7 +57,7 @@ describe('E12 one key', () => {
   });
 });
 
-test('E12 four keys that use all they can get a quarter each, whatever the first one held', () => {
+test('E12 if each of four keys takes every place that it can get, each has a quarter in the end, whatever the first one held', () => {
   const { shares, take, giveBack } = setUp(100);
   const held: Record<string, number> = { a: take('a', 100), b: 0, c: 0, d: 0 };
   for (let round = 0; round < 200; round++) {

@@ -4,7 +4,7 @@
  * A key above its quarter gets a free slot only under these rules:
  * - A key that is alone may take all slots.
  * - While other keys have requests, a quarter of the slots stays free for keys below their quarter.
- * - For `wantedMs` after such a key was refused, keys above their quarter get no slot.
+ * - For `contendedMs` after such a key was refused, keys above their quarter get no slot.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -160,7 +160,7 @@ export class FairShares {
     else this.#held.delete(key);
   }
 
-  /** Whether a key below its quarter was refused within `wantedMs` and got no slot since. */
+  /** Whether a key below its quarter was refused within `contendedMs` and got no slot since. */
   #isContended(): boolean {
     const beforeMs = this.#clock.nowMs() - contendedMs;
     for (const [key, atMs] of this.#refused) {

@@ -1,14 +1,15 @@
+/**
+ * Pure state machine of one call from a modern client to a legacy server that may send questions during the call.
+ * When the server asks, the call to it stays open and the client gets `input_required`. The client's next request continues it.
+ * Also `StateSeal`, which encrypts the `requestState` with which the client comes back.
+ * Not here: timers, promises and the server's requests (parked-call.ts).
+ * Invariants: `over` is final. Every server request is answered, refused or withdrawn once. Each wait of the client ends once.
+ */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
 import type { StateFault } from './own-answers.js';
 
-/**
- * Pure state machine of one call from a modern client to a legacy server that may send questions during the call.
- * When the server asks, the call to it stays open and the client gets `input_required`. The client's next request continues it.
- * Not here: timers, promises and the server's requests (parked-call.ts).
- * Invariants: `over` is final. Every server request is answered, refused or withdrawn once. Each wait of the client ends once.
- */
 export type ParkedState =
   /** The client waits and has not received a question. */
   | { readonly kind: 'running' }
@@ -141,14 +142,6 @@ function refuseAll(state: ParkedState): ParkedEffect[] {
   return keys.map((key) => ({ do: 'refuse', key }));
 }
 
-/**
- * Encrypts `requestState`, because the state of a server may contain secrets, and binds it to a caller, a request and a time.
- * Layout, base64url: version (1) | nonce (12) | tag (16) | ciphertext.
- * Plaintext: kind (1) | expiry, ms (8) | caller digest (32) | request digest (32) | the sealed text.
- * The digests are encrypted, not GCM associated data. So "wrong caller" and "tampered" are reported as different faults.
- * Invariant: no plaintext is used before the GCM tag is verified.
- */
-
 /** `relayed`: state of a modern server. `parked`: id and round of a parked call. `again`: the request is sent once more. */
 export type StateKind = 'relayed' | 'parked' | 'again';
 
@@ -169,6 +162,13 @@ const headBytes = 1 + nonceBytes + tagBytes;
 const insideBytes = 1 + 8 + 2 * digestBytes;
 const kinds: readonly StateKind[] = ['relayed', 'parked', 'again'];
 
+/**
+ * Encrypts `requestState`, because the state of a server may contain secrets, and binds it to a caller, a request and a time.
+ * Layout, base64url: version (1) | nonce (12) | tag (16) | ciphertext.
+ * Plaintext: kind (1) | expiry, ms (8) | caller digest (32) | request digest (32) | the sealed text.
+ * The digests are encrypted, not GCM associated data. So "wrong caller" and "tampered" are reported as different faults.
+ * Invariant: no plaintext is used before the GCM tag is verified.
+ */
 export class StateSeal {
   readonly #clock: Clock;
   /** The key exists only in memory: after a restart, or in another process, a state cannot be opened. */
