@@ -42,7 +42,7 @@ test.each<[string, Partial<ExplainFacts>, string, boolean]>([
   ['a server that was just parked refuses', { row: parked, refusal: isParked }, 'server_parked', false],
   ['a server parked for some time is tried', { row: { ...parked, forMs: 5_000 }, refusal: isParked }, 'tries', true],
   ['an open breaker refuses', { row: { ...row, circuit: 'open' }, breakerRetryAfterMs: 5 }, 'circuit_open', false],
-  ['half open, the call is the try', { row: halfOpen, breakerRetryAfterMs: 0 }, 'passes', false],
+  ['half open, the call is the trial', { row: halfOpen, breakerRetryAfterMs: 0 }, 'passes', false],
   ['half open with all trials running, it refuses', { row: halfOpen, breakerRetryAfterMs: 5 }, 'circuit_open', false],
   ['a spent budget refuses', { budget: spent }, 'budget_exceeded', false],
   ['a changed tool is blocked', { pin: changed }, 'schema_changed', false],

@@ -1,5 +1,5 @@
 /**
- * Rules of a configuration that are not part of one server (roles, rateLimits, groups), combined with the embedder's guards.
+ * Rules of a configuration that are not part of one server (roles, budgets, groups), combined with the embedder's guards.
  * Not here: parsing (config/host-config.ts), calling the guards (policy/allowlist.ts).
  *
  * Invariants: the embedder's guards add to the configured roles and never replace them. Only the embedder uses its id, which is

@@ -130,19 +130,22 @@ describe('AC-A14 the time of a refresh', () => {
   });
 
   test.each([
-    ['ahead of time, and sends no request', true, 1],
-    ['after a refusal, and sends its own', false, 2],
-  ])('AC-A12 another process refreshes and gets the same token; this one waits %s', async (_when, isAhead, sent) => {
-    const { clock, grant, store, row, requests } = setup(() => ok('first'));
-    const leased = store.takeLease(row, 'other', clock.date().getTime(), () => false);
-    requests.push({ refreshToken: row.refreshToken, atMs: clock.nowMs() });
-    const waiting = grant.refresh(isAhead);
-    await clock.advanceAsync(1_000);
-    if (leased) store.advance(leased, { ...row, refreshToken: 'second-refresh' }, row.facts);
-    await clock.advanceAsync(1_000);
-    expect(await waiting).toBe('renewed');
-    expect(requests).toHaveLength(sent);
-  });
+    ['sends no request ahead of time', true, 1],
+    ['sends its own request after a refusal', false, 2],
+  ])(
+    'AC-A12 another process refreshes and gets the same access token: this one waits, and %s',
+    async (_when, isAhead, sent) => {
+      const { clock, grant, store, row, requests } = setup(() => ok('first'));
+      const leased = store.takeLease(row, 'other', clock.date().getTime(), () => false);
+      requests.push({ refreshToken: row.refreshToken, atMs: clock.nowMs() });
+      const waiting = grant.refresh(isAhead);
+      await clock.advanceAsync(1_000);
+      if (leased) store.advance(leased, { ...row, refreshToken: 'second-refresh' }, row.facts);
+      await clock.advanceAsync(1_000);
+      expect(await waiting).toBe('renewed');
+      expect(requests).toHaveLength(sent);
+    },
+  );
 
   test('a new token has the grant of its login; an answer without a refresh token keeps the old one', async () => {
     const { grant, store, row } = setup(() => ok('second', { refreshToken: undefined, scope: 'a b' }));

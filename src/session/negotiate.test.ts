@@ -174,7 +174,7 @@ describe('on a pipe', () => {
     await expect(session).rejects.toMatchObject({ message: 'closed its input; said: no key' });
   });
 
-  test('also when it answers server/discover before it exits', async () => {
+  test('a server that answers server/discover and exits at initialize is started once more', async () => {
     const script = { 'server/discover': unknownMethod, 'initialize#1': 'exit', initialize: initialized } as const;
     const { session, channels } = start(script, { kind: 'stdio' });
     expect((await session).facts.era).toBe('legacy');

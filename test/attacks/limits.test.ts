@@ -172,7 +172,7 @@ test('X19 60 clients that have each sent nearly 4 MiB and wait: 64 MiB are held,
     socket.write(head(`Content-Length: ${4 * MiB}`));
     socket.write(body);
   }
-  await eventually('those for whom there is no room are told', () => refused > 40, 20_000);
+  await eventually('the clients without room are refused', () => refused > 40, 20_000);
   // Modern: the flood above leaves the session table full of sessions that are being opened, until their grace time is over.
   const discover = rpc(1, 'server/discover', { _meta: META });
   const headers = 'MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover';

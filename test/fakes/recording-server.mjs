@@ -21,7 +21,7 @@ const tools = ['echo', 'ask', 'hidden'].map((name) => ({ name, inputSchema: sche
 const text = (value) => ({ content: [{ type: 'text', text: value }] });
 
 function ask({ inputResponses, requestState }) {
-  if (!isModern) return text('asks nobody');
+  if (!isModern) return text('asks no client');
   if (inputResponses) return text(JSON.stringify({ inputResponses, requestState }));
   const params = { mode: 'form', message: 'who?', requestedSchema: { type: 'object', properties: {} } };
   const inputRequests = { who: { method: 'elicitation/create', params } };

@@ -20,7 +20,7 @@ describe('D-01 one trial', () => {
   const fifty = (moody: MoodyHost) =>
     Array.from({ length: 50 }, (_, i) => outcomeOf(moody.call('write', { nonce: `${i}` })));
 
-  test('D-39 of fifty calls at the end of the open time one reaches the server; after its answer fifty more do', async () => {
+  test('D-39 one of fifty calls at the end of the open time reaches the server; after its answer fifty more do', async () => {
     const moody = await MoodyHost.open({ breaker });
     await moody.timeOut(3);
     moody.mood = 'held';
@@ -142,7 +142,7 @@ describe('D-15 a server of the configuration is supervised like one that was spa
     await moody.clock.advanceAsync(30_000);
     expect(await outcomeOf(moody.call())).toBe('outcome_uncertain');
     await moody.state('backing_off');
-    // Calls of other servers do not count against a server that does not run.
+    // Without a run the breaker is closed: the supervisor alone decides whether the server can be called.
     expect(moody.row).toMatchObject({ restartCount: 1, circuit: 'closed' });
     await moody.clock.advanceAsync(100);
     await moody.state('ready');
@@ -228,13 +228,13 @@ describe('D-32 a call', () => {
   test('that ends by its deadline or its caller is cancelled at the server', async () => {
     const moody = await MoodyHost.open();
     await moody.timeOut(1);
-    await eventually('the server was told', () => moody.log('cancelled').length === 1);
+    await eventually('the cancellation is at the server', () => moody.log('cancelled').length === 1);
     const abort = new AbortController();
     const call = outcomeOf(moody.call('write', { nonce: 'aborted' }, { signal: abort.signal }));
     await eventually('it is at the server', () => moody.log('call').includes('aborted'));
     abort.abort();
     expect(await call).toBe('cancelled');
-    await eventually('the server was told again', () => moody.log('cancelled').length === 2);
+    await eventually('the second cancellation is at the server', () => moody.log('cancelled').length === 2);
   });
 });
 

@@ -43,7 +43,7 @@ describe('reconfigure', () => {
     await host.call('d', 'sleep', { ms: 0 });
     await eventually('the eager one runs', () => host.known('b')?.isReady);
     expect(starts('a', 'b', 'c', 'd')).toEqual([1, 2, 1, 1]);
-    await eventually('all were told of', () => ['b', 'c', 'd'].every((name) => listed.told.includes(name)));
+    await eventually('their changes are announced', () => ['b', 'c', 'd'].every((name) => listed.told.includes(name)));
     expect(listed.problems).toEqual([]);
   });
 
@@ -72,7 +72,7 @@ describe('reconfigure', () => {
     expect(listed.problems).toMatchObject([{ details: { field: expect.stringContaining('mcpServers.a') as string } }]);
   });
 
-  test('roles, rateLimits and groups apply from the next call on', async () => {
+  test('roles, budgets and groups apply from the next call on', async () => {
     const { listed, host, entry, starts } = await open();
     const { rulesRevision } = host;
     const mcpServers = { a: entry('a'), b: entry('b'), c: entry('c') };
@@ -86,7 +86,7 @@ describe('reconfigure', () => {
     await host.reconfigure({ mcpServers, roles: allow('a/*'), budgets });
     expect([await call('end'), await call('end'), host.groups.size]).toEqual(['ok', 'budget_exceeded', 0]);
     expect(host.rulesRevision).toBe(rulesRevision + 2);
-    await eventually('all were told', () => listed.told.length >= 3);
+    await eventually('the changes are announced', () => listed.told.length >= 3);
     expect(starts('a', 'b', 'c')).toEqual([1, 1, 1]);
   });
 
@@ -117,7 +117,7 @@ describe('reconfigure', () => {
   test.each([
     ['kept on disk', {}],
     ['kept nowhere', { stateDir: undefined }],
-  ])('the lists of a server are shown until it lists again, with any new setting: %s', async (_kept, options) => {
+  ])('after an edit, the old lists of a server are shown until it lists again: %s', async (_kept, options) => {
     const listed = ListedHost.make();
     listed.list('a', { tools: [{ name: 't1' }], prompts: [{ name: 'p' }] });
     const entry = (more: object = {}) => listed.entry('a', 'legacy', { pins: 'off', ...more });
@@ -150,7 +150,7 @@ describe('reconfigure', () => {
     await host.reconfigure({ mcpServers: { a: entry('a', { env: { NEW: '1' } }) } });
     await eventually('it runs again', () => starts('a')[0] === 2 && host.known('a')?.isReady);
     await host.call('a', 'say', { method: 'notifications/resources/updated', params: { uri: 'r:1' } });
-    await eventually('the update was told', () => heard.length === 1);
+    await eventually('the update has arrived', () => heard.length === 1);
     end();
   });
 });

@@ -1,5 +1,5 @@
 /**
- * Roles and rateLimits of the configuration, for calls, lists and spawns of a complete host.
+ * Roles and budgets of the configuration, for calls, lists and spawns of a complete host.
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -143,7 +143,7 @@ test('E22 a role that is not listed is named by the host and by its explanation'
 describe('budgets', () => {
   const mcpServers = { x: { ...server, enabled: false } };
 
-  test('a rate limit of the configuration refuses calls above it until the end of its window', async () => {
+  test('a budget of the configuration refuses calls above it until the end of its window', async () => {
     const clock = new FakeClock();
     await open(
       {

@@ -40,7 +40,7 @@ const outcome = (isCallersKey = false) => ({
   ...{ state: 'done' as const, reply: Buffer.alloc(10_000, 'x'), isCallersKey, deadlineMs: 30_000 },
 });
 
-test('nats-server is away: each operation gives up in time, and writing an outcome at the deadline of its call', async () => {
+test('while nats-server is away, each operation gives up within 10 s; the write of an outcome waits until the deadline of its call', async () => {
   const { store, log } = await open('host-1');
   await log.receive(call('k1'));
   await server.kill();
