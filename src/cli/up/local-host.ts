@@ -124,10 +124,14 @@ const untilEnd = () => new Promise<never>(() => {});
 
 function refusals(operations: Operations): Operations {
   const refuse = async () => {
-    throw new HostError('overloaded', `a command without a Hostler (pid ${process.pid}) uses this data directory`, {
-      ...{ reason: 'one_command', execution: 'not_executed' },
-      hint: 'try again when it has ended',
-    });
+    throw new HostError(
+      'overloaded',
+      `another hostler call or tools command (pid ${process.pid}) uses this data directory`,
+      {
+        ...{ reason: 'one_command', execution: 'not_executed' },
+        hint: 'try again when it has ended',
+      },
+    );
   };
   return Object.fromEntries(Object.keys(operations).map((op) => [op, refuse]));
 }

@@ -42,7 +42,7 @@ export function watchTls(
   clock: Clock,
   apply: (context: TlsContext) => void,
   onProblem: (error: unknown) => void,
-  field?: string,
+  field = 'listen.tls',
 ): Cancel {
   let seen = stampOf(paths);
   let cancel: Cancel = () => {};

@@ -44,7 +44,7 @@ const unusable = (server: string, folder: string, what: string, cause?: unknown)
     reason: 'sandbox_home',
     field: 'sandbox',
     execution: 'not_executed',
-    hint: 'remove it, and check who may write to the data directory',
+    hint: 'remove it, and check the permissions of the data directory',
     ...(cause === undefined ? {} : { cause }),
   });
 
