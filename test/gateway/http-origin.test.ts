@@ -224,7 +224,7 @@ describe('the guards after it', () => {
     expect((await send(at, { method: 'GET', path: '/metrics', key: undefined })).status).toBe(401);
     expect((await send(at, { method: 'GET', path: '/metrics' })).status).toBe(200);
     const restricted = await send(at, { method: 'GET', path: '/metrics', key: 'Bearer key-of-cyd' });
-    expect([restricted.status, restricted.text]).toEqual([403, expect.stringContaining('a key without a role')]);
+    expect([restricted.status, restricted.text]).toEqual([403, expect.stringContaining('a key that has no role')]);
     expect((await send(at, { method: 'POST', path: '/healthz', body: '{}' })).status).toBe(405);
     expect((await send(at, { method: 'GET', path: '/broken' })).status).toBe(500);
     expect(problems).toHaveLength(1);
