@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { ServerThrottle } from '../policy/throttles.js';
 import type { Answer } from '../wire/peer-interface.js';
@@ -43,3 +44,30 @@ test.each(['result', 'error'] as const)(
     expect(sent).toHaveLength(2);
   },
 );
+
+test('W4 a subscription that ends each session is given up, and its subscriber gets the error', async () => {
+  const clock = new FakeClock();
+  let sent = 0;
+  const subscriptions: ServerSubscriptions = new ServerSubscriptions({
+    clock,
+    throttle: new ServerThrottle(clock),
+    session: {
+      server: 'a',
+      closedBy: undefined,
+      async request() {
+        sent++;
+        // The bound of the test itself: a request without an answer.
+        if (sent > 50) return new Promise<Answer>(() => {});
+        subscriptions.renewed();
+        throw new HostError('transport', 'the server no longer knows the session', { reason: 'session_expired' });
+      },
+    },
+    uris: () => ['file:///a'],
+    clean: (text) => text,
+    onProblem: () => {},
+  });
+  const refused = subscriptions.subscribed('file:///a').catch((error: unknown) => error);
+  await clock.advanceAsync(0);
+  expect(sent).toBe(3);
+  expect(await refused).toMatchObject({ details: { reason: 'session_expired' } });
+});

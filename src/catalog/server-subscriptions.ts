@@ -21,6 +21,8 @@ interface SubscriptionParts extends SessionWork {
 const requestMsMax = 10_000;
 /** How many requests an `update` has in progress at once. */
 const concurrencyMax = 8;
+/** Further requests for one resource whose earlier requests failed while the session was renewed. */
+const repeatsMax = 2;
 
 export class ServerSubscriptions {
   readonly #parts: SubscriptionParts;
@@ -97,7 +99,7 @@ export class ServerSubscriptions {
   #adjust(uri: string): Promise<void> {
     return this.#mutex.runExclusive(uri, async () => {
       const { clock, session, uris, clean } = this.#parts;
-      for (;;) {
+      for (let repeats = 0; ; repeats++) {
         const isWanted = uris().includes(uri);
         if (isWanted === this.#accepted.has(uri) || session.closedBy || this.#retry.isStopped) return;
         const method = isWanted ? 'resources/subscribe' : 'resources/unsubscribe';
@@ -109,7 +111,8 @@ export class ServerSubscriptions {
           );
           resultOf(answer, session.server, method, clean);
         } catch (error) {
-          if (renewals === this.#renewals) throw error;
+          // If the requests themselves end the sessions, each further one would cause the next renewal.
+          if (renewals === this.#renewals || repeats === repeatsMax) throw error;
         }
         if (!isWanted) return;
         // An answer of the old session says nothing about the new one, so the loop subscribes again.
