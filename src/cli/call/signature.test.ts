@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { call } from '../call.js';
+import { parseCommandArgs } from '../command.js';
 import { exampleArguments, signatureOf } from './signature.js';
 
 test('a signature has the types of the schema, required parameters first', () => {
@@ -30,6 +32,16 @@ test('a signature has the types of the schema, required parameters first', () =>
 test('an example can be pasted, whatever the server calls a parameter', () => {
   const name = '$(id);x y';
   expect(exampleArguments({ type: 'object', properties: { [name]: {} }, required: [name] })).toBe(`'${name}'=text`);
+});
+
+test('a parameter with the name of an option is no option of the pasted command', () => {
+  const properties = { '--config': { enum: ['hostler.json'] }, query: {} };
+  const words = exampleArguments({ type: 'object', properties, required: ['--config', 'query'] }).split(' ');
+  const parsed = parseCommandArgs(call, ['files.find', ...words]);
+  expect([parsed.text('config'), parsed.positionals.slice(1)]).toEqual([
+    undefined,
+    ['--config=hostler.json', 'query=text'],
+  ]);
 });
 
 test('no schema of a server can make the signature longer than its bound', () => {

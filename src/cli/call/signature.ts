@@ -63,10 +63,10 @@ function kindText(kind: Kind, schema: Schema, root: Schema, depth: number): stri
 /** The arguments of a call with every required parameter: `query=text limit=1`. */
 export function exampleArguments(schema: Schema): string {
   const properties = propertiesOf(schema);
-  return requiredOf(schema)
-    .slice(0, membersMax)
-    .map((name) => exampleArgument(name, properties[name], schema))
-    .join(' ');
+  const names = requiredOf(schema).slice(0, membersMax);
+  const words = names.map((name) => exampleArgument(name, properties[name], schema));
+  // Otherwise a parameter such as `--config` would be an option of the pasted command.
+  return (names.some((name) => name.startsWith('-')) ? ['--', ...words] : words).join(' ');
 }
 
 const examples: Readonly<Record<Kind, string>> = {
