@@ -55,6 +55,38 @@ test('the events of each server are stored, redacted, and shown after its stderr
   ]);
 });
 
+test('D-34 of equal failures of a parked server in a row, the first and the last are stored', () => {
+  const { host, logs } = open();
+  const failed = (repeats: number, message = 'refused') => {
+    const from = repeats === 0 ? 'backing_off' : 'parked';
+    host.emit({ kind: 'state', server: 'a', run: repeats, from, to: 'connecting' });
+    host.emit({ kind: 'state', server: 'a', run: repeats, from: 'connecting', to: 'parked' });
+    const reason = { code: 'connect_failed', message } as const;
+    host.emit({ kind: 'parked', server: 'a', repeats, reason, nextProbeAtMs: 15_000 });
+  };
+  host.emit(restart('a', 'first cause'));
+  for (let repeats = 0; repeats <= 1_000; repeats++) failed(repeats);
+  const texts = () => logs.tail(['a']).map(({ text }) => text);
+  expect(texts()).toEqual([
+    'restart in 100ms: first cause',
+    'restarting → starting (run 0)',
+    'starting → parked (run 0)',
+    'parked: refused; next try in 15s',
+    'parked → starting (run 1000)',
+    'starting → parked (run 1000)',
+    'parked: refused; next try in 15s',
+  ]);
+  host.emit(restart('a', 'lost'));
+  failed(0, 'unknown host');
+  expect(texts().slice(6)).toEqual([
+    'parked: refused; next try in 15s',
+    'restart in 100ms: lost',
+    'restarting → starting (run 0)',
+    'starting → parked (run 0)',
+    'parked: unknown host; next try in 15s',
+  ]);
+});
+
 test('lines of stderr have the time at which they arrived, so --since and --tail choose the newest lines of all servers', () => {
   const { host, clock, logs } = open();
   const startMs = clock.date().getTime();

@@ -1,7 +1,8 @@
 /**
  * Stores the last events of each server as log lines, and reads its stderr. All lines have the time at which they happened.
  * Not here: texts of events (output/event-line.ts), sending lines (control/operations.ts).
- * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted.
+ * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted. A parked server that fails
+ * again and again keeps the lines of other events.
  */
 import type { Host } from '../../host/host.js';
 import type { HostEvent } from '../../host/host-events.js';
@@ -31,7 +32,7 @@ export class ServerLogs {
   readonly #host: LoggedHost;
   readonly #clock: Clock;
   readonly #redact: Redact;
-  readonly #lines = new Map<string, LogLine[]>();
+  readonly #lines = new Map<string, EventLines>();
   readonly #listeners = new Set<OnLine>();
   readonly #offs: readonly (() => void)[];
 
@@ -52,7 +53,7 @@ export class ServerLogs {
   tail(servers: readonly string[], since = '', count = Number.POSITIVE_INFINITY): LogLine[] {
     const lines = servers
       // Stderr first: an event of the same moment, such as an exit, comes after the last output.
-      .flatMap((server) => [...this.#stderrTail(server), ...(this.#lines.get(server) ?? [])])
+      .flatMap((server) => [...this.#stderrTail(server), ...(this.#lines.get(server)?.all ?? [])])
       .filter(({ at }) => at >= since)
       .sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
     return lines.slice(Math.max(0, lines.length - count));
@@ -123,9 +124,8 @@ export class ServerLogs {
     if (!shown) return;
     const text = this.#redact(shown.text);
     const line: LogLine = { at: this.#clock.date().toISOString(), server: event.server, from: 'hostler', text };
-    const lines = this.#lines.get(event.server) ?? [];
-    lines.push(line);
-    if (lines.length > linesMax) lines.shift();
+    const lines = this.#lines.get(event.server) ?? new EventLines();
+    lines.add(line, event);
     setBounded(this.#lines, event.server, lines, serversMax);
     for (const onLine of this.#listeners) onLine(line, shown.level);
   }
@@ -134,6 +134,41 @@ export class ServerLogs {
     return { at: new Date(atMs).toISOString(), server, from: 'stderr', text };
   }
 }
+
+/**
+ * The last event lines of one server. A server that is away is tried again every few seconds: of failed tries with the same reason in
+ * a row, only the first and the last are stored.
+ */
+class EventLines {
+  #lines: LogLine[] = [];
+  /** Lines of the try in progress. Undefined unless a parked server is tried. */
+  #current: LogLine[] | undefined;
+  /** Lines of the last try, if it failed for the same reason as the one before. */
+  #repeated: ReadonlySet<LogLine> = new Set();
+
+  get all(): readonly LogLine[] {
+    return this.#lines;
+  }
+
+  add(line: LogLine, event: HostEvent): void {
+    if (event.kind === 'state') {
+      if (event.from === 'parked') this.#current = [];
+      else if (!tryStates.has(event.to)) this.#current = undefined;
+      this.#current?.push(line);
+    } else if (event.kind === 'parked') this.#parked(line, event.repeats > 0);
+    this.#lines.push(line);
+    if (this.#lines.length > linesMax) this.#lines.shift();
+  }
+
+  #parked(line: LogLine, isRepeated: boolean): void {
+    if (isRepeated) this.#lines = this.#lines.filter((each) => !this.#repeated.has(each));
+    this.#repeated = new Set(isRepeated ? [...(this.#current ?? []), line] : []);
+    this.#current = undefined;
+  }
+}
+
+/** States of a try after `connecting`, if it fails. */
+const tryStates: ReadonlySet<string> = new Set(['stopping', 'parked']);
 
 /**
  * Returns the lines of `now` after its overlap with the end of `before`. The search is linear (Knuth, Morris and Pratt),
