@@ -149,6 +149,9 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
   readonly instance: string | undefined;
 }
 
+/** States of a run that is not being closed. */
+const openStates: ReadonlySet<string> = new Set(['connecting', 'ready', 'suspect']);
+
 async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
   const { clock, connector, onNotification, runs, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
@@ -167,7 +170,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     signal: limits.signal,
     isShared: instance === undefined,
     concurrency: definition.concurrency,
-    onRotated: () => void supervisor.reload().then(() => supervisor.begin()),
+    onRotated: () => {
+      const now = supervisor.snapshot();
+      // An operator may have stopped the server while its last requests are being finished.
+      if (now.run === run && openStates.has(now.state)) void supervisor.reload().then(() => supervisor.begin());
+    },
     ...(instance === undefined ? { onChannel: (channel: Channel) => parts.onChannel(name, channel) } : {}),
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
