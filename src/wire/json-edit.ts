@@ -129,11 +129,11 @@ export function joinedParts(parts: readonly JsonText[], bytes = partsBytes(parts
   return text;
 }
 
-/** Throws unless the text is exactly one JSON value. */
-export function checkValue(text: JsonText, field: string): void {
+/** Throws unless the text is exactly one JSON value. `outerDepth`: as in `skipValue`. */
+export function checkValue(text: JsonText, field: string, outerDepth = 0): void {
   const bytes = toBuffer(text);
   scanFacts.sawHighByte = false;
-  const after = skipValue(bytes, 0, bytes.length, 0);
+  const after = skipValue(bytes, 0, bytes.length, outerDepth);
   if (after < 0 || skipSpace(bytes, after, bytes.length) !== bytes.length)
     throw refused(field, 'is not one JSON value');
   if (scanFacts.sawHighByte && typeof text !== 'string' && !isUtf8(bytes)) throw refused(field, 'is not valid UTF-8');

@@ -72,11 +72,13 @@ function forget(params: Buffer): void {
 const scratch: Positions = [];
 
 /** Undefined: not an object, or too many members. Valid until the next lookup. */
-function positionsOf(bytes: Buffer): Positions | undefined {
+function positionsOf(bytes: Buffer, outerDepth = 0): Positions | undefined {
   if (bytes === last.params) return last.positions.length > positionsMax ? undefined : last.positions;
   recorded = scratch;
   scratch.length = 0;
-  return eachMember(bytes, 0, bytes.length, 0, record) < 0 || scratch.length > positionsMax ? undefined : scratch;
+  return eachMember(bytes, 0, bytes.length, outerDepth, record) < 0 || scratch.length > positionsMax
+    ? undefined
+    : scratch;
 }
 
 /** Returns the index of a key in the positions; -1: absent, -2: duplicate. */
@@ -99,9 +101,16 @@ function viewOf(bytes: Buffer, positions: Positions, at: number): Buffer {
   return views[at / 4] as Buffer;
 }
 
-/** Views in the order of the keys. Undefined: not an object, one of the keys is duplicate, or too many members. */
-export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] | undefined {
-  const positions = positionsOf(bytes);
+/**
+ * Views in the order of the keys. Undefined: not an object, one of the keys is duplicate, or too many members. `outerDepth`: as in
+ * `eachMember`.
+ */
+export function uniqueMembers(
+  bytes: Buffer,
+  keys: readonly string[],
+  outerDepth = 0,
+): (Buffer | undefined)[] | undefined {
+  const positions = positionsOf(bytes, outerDepth);
   if (!positions) return undefined;
   const found: (Buffer | undefined)[] = [];
   for (let i = 0; i < keys.length; i++) {

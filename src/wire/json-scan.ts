@@ -179,7 +179,7 @@ function skipContainer(bytes: Uint8Array, from: number, end: number): number {
 }
 
 /**
- * Skips one value of any kind. `outerDepth` is the number of containers around it.
+ * Skips one value of any kind. `outerDepth` is the number of containers around it; -1: the value itself does not count as a level.
  * Iterative, because a message of 100,000 brackets must not overflow the stack.
  */
 export function skipValue(bytes: Uint8Array, from: number, end: number, outerDepth: number): number {

@@ -121,10 +121,13 @@ export function writeMessage(message: WorkerMessage | HostMessage): JsonText[] {
 
 /** Throws a HostError (`invalid_request`) that names the member. */
 export const readWorkerMessage = readerOf<WorkerMessage>(workerMessages, 'invalid_request');
-/** Throws a HostError (`protocol_error`); undefined for an operation that a newer host may send. */
-export const readHostMessage = readerOf<HostMessage | undefined>(hostMessages, 'protocol_error');
+/**
+ * Throws a HostError (`protocol_error`); undefined for an operation that a newer host may send. The message itself does not count as a level:
+ * the results and tools in it have as many levels as a server may send.
+ */
+export const readHostMessage = readerOf<HostMessage | undefined>(hostMessages, 'protocol_error', -1);
 
-function readerOf<M>(shapes: Readonly<Record<string, Shape>>, code: ErrorCode): (bytes: Buffer) => M {
+function readerOf<M>(shapes: Readonly<Record<string, Shape>>, code: ErrorCode, outerDepth = 0): (bytes: Buffer) => M {
   const names = [...new Set(['v', 'op', ...Object.values(shapes).flatMap((shape) => Object.keys(shape))])];
   const readers = new Map(
     Object.entries(shapes).map(([op, shape]) => [
@@ -134,11 +137,11 @@ function readerOf<M>(shapes: Readonly<Record<string, Shape>>, code: ErrorCode): 
   );
   return (bytes) => {
     try {
-      checkValue(bytes, 'the message');
+      checkValue(bytes, 'the message', outerDepth);
     } catch {
       throw invalid('the message', 'is not one JSON value', code);
     }
-    const found = uniqueMembers(bytes, names);
+    const found = uniqueMembers(bytes, names, outerDepth);
     if (found === undefined) throw invalid('the message', 'is not one JSON object with unique members', code);
     const [v, op] = found;
     if (v?.toString() !== String(protocolVersion))
