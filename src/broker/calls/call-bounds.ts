@@ -85,7 +85,7 @@ export class CallBounds {
     const deadlineAtMs = this.#clock.nowMs() + outcome.deadlineMs;
     do {
       try {
-        if (this.hasRoom(worker, length, isCallersKey)) return await write(outcome);
+        if (this.hasRoom(worker, length, isCallersKey)) return await this.#counted(worker, outcome, write);
       } catch (error) {
         if (!isOutOfRoom(error)) throw error;
       }
@@ -98,6 +98,14 @@ export class CallBounds {
       await this.room(worker, length, Math.min(deadlineAtMs, this.#clock.nowMs() + retryMs));
     } while (this.#clock.nowMs() < deadlineAtMs);
     return write({ ...outcome, state: 'uncertain', reply: errorBody(noRoom(length)) });
+  }
+
+  /** The reply counts while it is written, because many outcomes may come at once. */
+  async #counted<T>(worker: string, outcome: CallOutcome, write: (kept: CallOutcome) => Promise<T>): Promise<T> {
+    const { isCallersKey, reply } = outcome;
+    const count = (bytes: number) => this.change({ worker, isCallersKey, open: 0, finished: 0, bytes });
+    count(reply.length);
+    return await write(outcome).finally(() => count(-reply.length));
   }
 
   /** Resolves at the next `wake`, or at `untilMs`. Until then the bytes of the waiting reply count for its worker. */

@@ -271,11 +271,7 @@ class SqliteCallLog implements CallLog {
 
   async #finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
     const { state, reply, isCallersKey } = outcome;
-    const bytes = { worker: id.worker, isCallersKey, open: 0, finished: 0, bytes: reply.length };
-    this.#bounds.change(bytes);
-    const answer = await this.#ask({
-      ...{ op: 'finish', ...id, owner, state, isCallersKey, reply: ownMemory(reply) },
-    }).finally(() => this.#bounds.change({ ...bytes, bytes: -reply.length }));
+    const answer = await this.#ask({ op: 'finish', ...id, owner, state, isCallersKey, reply: ownMemory(reply) });
     if (answer.kind !== 'done') return foundIn(answer);
     return { state, owner, digest: '', attempts: 1, version: 0, reply };
   }
