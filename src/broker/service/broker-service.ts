@@ -78,6 +78,7 @@ export class BrokerService implements ServiceHandlers {
     this.#runner = new CallRunner({
       ...{ log, clock, onProblem },
       slots: new RunningSlots(runningPerWorker, brokerLimits.callsPerWorker),
+      lookups: new RunningSlots(brokerLimits.callsPerWorker, 0),
       sendingsMax: brokerLimits.sendingsPerCall,
       onRepeated: () => void this.#counts.repeated++,
       onUncertain: ({ id: { worker, key } }) => this.#report({ kind: 'uncertain', worker, key }),

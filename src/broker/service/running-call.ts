@@ -67,6 +67,8 @@ export interface RunnerPorts {
   readonly clock: Clock;
   /** Undefined: no limit. */
   readonly slots?: RunningSlots | undefined;
+  /** Calls that find no room, and whose rows are read. None of them waits. Undefined: no limit. */
+  readonly lookups?: RunningSlots | undefined;
   /** Callers of one call. Undefined: no limit. */
   readonly sendingsMax?: number;
   onRepeated?(task: CallTask): void;
@@ -158,11 +160,7 @@ export class RunningCall {
     const isNew = isSurelyNew(task);
     if (refusal && isNew) return this.#refuse(refusal);
     const busy = this.#enter();
-    if (busy) {
-      // The key may have a row with an outcome, for which no room is needed.
-      const row = isNew ? undefined : await log.find(id);
-      return row ? this.#continue(row, busy) : this.#refuse(busy);
-    }
+    if (busy) return isNew ? this.#refuse(busy) : this.#lookUp(busy);
     const state = decideUnknown(sending, log.storeId, this.#slot?.isGranted !== false);
     const error = state === 'uncertain' ? uncertain(task, 'store_changed') : refusal;
     const { isNew: isReceived, row } = await log.receive({
@@ -177,6 +175,17 @@ export class RunningCall {
     if (state === 'uncertain') this.ports.onUncertain?.(task);
     this.#receipts(log.owner);
     return state === 'running' ? this.#execute() : this.#continue(row);
+  }
+
+  /** For a call that finds no room: its key may have a row with an outcome, for which none is needed. */
+  async #lookUp(busy: HostError): Promise<void> {
+    const { log, lookups } = this.ports;
+    const { id, bytes = 0 } = this.task;
+    const slot = lookups?.request(id.worker, bytes);
+    if (isHostError(slot)) return this.#refuseInDoubt(busy);
+    this.#slot = slot;
+    const row = await log.find(id);
+    return row ? this.#continue(row, busy) : this.#refuse(busy);
   }
 
   /** Returns why the call cannot be received now. Otherwise the call has a slot or waits for one. */
