@@ -24,6 +24,9 @@ class FakeNats {
     this.published.push(Buffer.from(data).toString());
   }
   isClosed = () => false;
+  /** Each one waits until the test resolves it. */
+  readonly flushes: (() => void)[] = [];
+  flush = () => new Promise<void>((resolve) => this.flushes.push(resolve));
   async reconnect(): Promise<void> {
     this.reconnects++;
   }
@@ -40,11 +43,15 @@ function rig() {
   const clock = new FakeClock();
   const intake = new FakeNats();
   const served: string[] = [];
+  const manifest = Buffer.from(`{"revision":"${'x'.repeat(2 * MiB)}"}`);
+  /** Whether each manifest was sent. */
+  const sent: boolean[] = [];
   const worker = { digest: undefined, nkey: 'U', role: 'r', expiresAtMs: undefined, isHost: false };
   const entryOf = (name: string) => [name, { ...worker, worker: { name, epoch: 'e1' } }] as const;
   const identities = new Identities(new Map([entryOf('w1')]), clock);
   const handlers = {
     heard: (session, message) => {
+      if (message.op === 'manifest') return void sent.push(session.send({ ...message, body: manifest }));
       if (message.op !== 'call') return;
       served.push(message.key);
       session.send({ op: 'receipt', key: message.key, owner: 'owner', storeId: 's' });
@@ -82,6 +89,11 @@ function rig() {
     } as unknown as NatsMessage;
     intake.callbacks.get('hostler.in.*.*.here.*')?.(null, message);
   };
+  const askManifest = (name: string, session: string) => {
+    const data = joinedParts(writeMessage({ op: 'manifest', id: 'm1' }));
+    const message = { subject: `hostler.in.${name}.e1.manifest.${session}`, data } as unknown as NatsMessage;
+    connection.callbacks.get('hostler.in.*.*.manifest.*')?.(null, message);
+  };
   /** The check ends when the returned function is called. */
   const check = () => {
     let end = () => {};
@@ -96,7 +108,11 @@ function rig() {
       await new Promise((resolve) => setImmediate(resolve));
     };
   };
-  return { clock, intake, served, call, check, hello, answers: connection.published, transport, identities, entryOf };
+  const { published: answers, flushes } = connection;
+  return {
+    ...{ clock, intake, served, call, check, hello, answers, transport, identities, entryOf },
+    ...{ askManifest, sent, flushes },
+  };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -198,4 +214,25 @@ test('1,024 hellos with unknown keys wait for their refusal; further ones get no
   clock.advance(300);
   await turn();
   expect(answers).toHaveLength(1_024);
+});
+
+test('a worker that asks for manifests faster than nats-server takes them gets no more than its bound', async () => {
+  const { askManifest, sent, flushes, answers, identities, entryOf, call } = rig();
+  identities.replace(new Map([entryOf('w1'), entryOf('w2')]));
+  const most = 31;
+  const counts = () => [sent.filter(Boolean).length, answers.length];
+  for (let at = 0; at < 60; at++) askManifest('w1', `s${at % 7}`);
+  await turn();
+  expect([counts(), flushes.length]).toEqual([[most, most], 1]);
+  askManifest('w1', 's9');
+  // What must not be dropped is sent, and another worker has its own room.
+  call('k1');
+  askManifest('w2', 's1');
+  await turn();
+  expect(counts()).toEqual([most + 1, most + 2]);
+  flushes[0]?.();
+  await turn();
+  askManifest('w1', 's1');
+  await turn();
+  expect(counts()).toEqual([most + 2, most + 3]);
 });

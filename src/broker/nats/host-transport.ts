@@ -20,6 +20,7 @@ import {
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorkerSubject, queueGroup, senderOf, sessionSubject, workerSubject } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage, type TurnBatch, watchConnection } from './nats-client.js';
+import { Outbound } from './outbound.js';
 import { packed } from './packed-messages.js';
 import { type NatsSession, Sessions } from './sessions.js';
 import type { StoreId } from './store-id.js';
@@ -68,6 +69,7 @@ export class HostTransport implements WorkerTransport {
   readonly #refusals = new Map<string, Cancel>();
   /** Messages of this turn of the event loop, by subject. */
   readonly #outbox = new Map<string, HostMessage[]>();
+  readonly #outbound: Outbound;
   readonly #stopListening: () => void;
   #stopTick: Cancel = () => {};
   #tickedAt: readonly [number, number] = [0, 0];
@@ -76,7 +78,11 @@ export class HostTransport implements WorkerTransport {
   #heldBytes = 0;
 
   constructor(private readonly options: HostTransportOptions) {
-    this.#sessions = new Sessions({ ...options, publish: (subject, message) => this.#publish(subject, message) });
+    this.#outbound = new Outbound(() => options.connection.flush());
+    this.#sessions = new Sessions({
+      ...options,
+      publish: (worker, subject, message) => this.#outbound.take(worker, message) && this.#publish(subject, message),
+    });
     this.#stopListening = options.identities.onChange(() => this.#sessions.dropRevoked());
     for (const { from, operation, isShared } of subscribed) {
       const callback = (error: Error | null, message: NatsMessage) => {
@@ -203,6 +209,7 @@ export class HostTransport implements WorkerTransport {
         joinedParts(writeMessage(each === last ? ({ ...each, seen: store.seenToken } as HostMessage) : each)),
       );
       for (const each of packed(encoded)) connection.publish(subject, each);
+      this.#outbound.published();
     } catch (error) {
       if (!connection.isClosed()) onProblem(error);
     }

@@ -12,7 +12,8 @@ export interface SessionsOptions {
   readonly clock: Clock;
   readonly identities: Identities;
   readonly handlers: Pick<ServiceHandlers, 'connected' | 'left'>;
-  readonly publish: (subject: string, message: HostMessage) => boolean;
+  /** `worker`: the same for all sessions of a worker. */
+  readonly publish: (worker: string, subject: string, message: HostMessage) => boolean;
 }
 
 export interface NatsSession extends WorkerSession {
@@ -88,7 +89,8 @@ export class Sessions {
     const { identities, publish } = this.options;
     const identity = () => identities.current(name, epoch);
     const subject = sessionSubject(name, epoch, id);
-    const send = (message: HostMessage): boolean => publish(subject, message);
+    const worker = `${name}.${epoch}`;
+    const send = (message: HostMessage): boolean => publish(worker, subject, message);
     return { id, name, epoch, seenAtMs: 0, connection: undefined, identity, send };
   }
 
