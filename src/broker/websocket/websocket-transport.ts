@@ -55,7 +55,7 @@ export class WebSocketTransport implements WorkerTransport {
     const { listen, clock, limits, identities, onEvent } = this.#options;
     this.#listener = await listenForWorkers({
       ...{ ...listen, clock, connectionsMax: limits.connections },
-      hasRoom: () => this.#all.size < limits.connections,
+      hasRoom: () => this.#hasRoom(),
       turnedAway: (reason) => this.#turnAway(reason),
       onProblem: (error) => onEvent?.({ kind: 'problem', error }),
       accept: (...upgraded) => this.#accept(...upgraded),
@@ -94,6 +94,11 @@ export class WebSocketTransport implements WorkerTransport {
     await this.#listener?.close();
   }
 
+  /** Sockets that are not admitted have bounds of their own: without a key, nothing takes the room of workers. */
+  #hasRoom(): boolean {
+    return this.#current.size < this.#options.limits.connections;
+  }
+
   #accept(socket: WebSocket, below: Duplex, admit: () => void): void {
     const { clock, storeId, handlers } = this.#options;
     const parts: ConnectionParts = {
@@ -122,11 +127,14 @@ export class WebSocketTransport implements WorkerTransport {
       send: (message) => this.#current.get(sessionKey(session))?.send(message) ?? false,
     };
     this.#current.get(sessionKey(session))?.cut('replaced');
-    const traffic = this.#trafficOf(name);
-    if (traffic.connections >= connectionsOfWorkerMax) {
+    const tooMany = (what: string): void => {
       this.#turnAway('too_many_connections');
-      return connection.cut('too_many_connections', `${connectionsOfWorkerMax} with this key`);
-    }
+      connection.cut('too_many_connections', what);
+    };
+    // Other sockets may have been admitted since the upgrade.
+    if (!this.#hasRoom()) return tooMany(`${this.#options.limits.connections} in all`);
+    const traffic = this.#trafficOf(name);
+    if (traffic.connections >= connectionsOfWorkerMax) return tooMany(`${connectionsOfWorkerMax} with this key`);
     admit();
     this.#current.set(sessionKey(session), connection);
     connection.admit({ keyDigest, session, traffic });

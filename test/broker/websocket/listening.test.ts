@@ -32,6 +32,20 @@ test('AC-BR5 the connection above the limit is refused before it is a WebSocket,
   expect(place.transport.connections).toBe(2);
 });
 
+test('AC-BR5 sockets without a hello take no room of workers; the limit counts those that are admitted', async () => {
+  const place = await open({ limits: { connections: 2 } });
+  const silent = Array.from({ length: 4 }, () => place.raw());
+  for (const { opened } of silent) await opened;
+  await place.admitted();
+  await place.admitted('w2');
+  expect(place.transport.connections).toBe(2);
+  const [late] = silent;
+  late?.send({ v: 1, op: 'hello', key: keys.w1, session: 'late' });
+  expect(await late?.closed).toEqual({ code: 4004, text: '2 in all' });
+  expect(place.transport.connections).toBe(2);
+  expect(place.turnedAway).toEqual(['too_many_connections']);
+});
+
 test('a worker has at most 32 connections, and the next one is refused with the reason', async () => {
   const place = await open();
   for (let n = 0; n < 31; n++) await place.admitted('w1');
