@@ -52,8 +52,9 @@ export class HostConnection implements FrameSocketReader {
   readonly #below: Duplex;
   admitted: Admitted | undefined;
   #isOver = false;
-  /** Bytes of requests that are read and not answered, by the key or id that their answer has. */
-  readonly #unanswered = new FreshMap<string, number>();
+  /** Requests that are read and not answered, by the key or id that their answers have. A worker may use it more than once. */
+  readonly #unanswered = new FreshMap<string, { readonly count: number; readonly bytes: number }>();
+  #unansweredCount = 0;
   #unansweredBytes = 0;
   /** Bytes that are sent and not flushed yet. */
   #unreadBytes = 0;
@@ -77,7 +78,7 @@ export class HostConnection implements FrameSocketReader {
 
   /** Everything that was read is answered. */
   get isAnswered(): boolean {
-    return this.#unanswered.size === 0;
+    return this.#unansweredCount === 0;
   }
 
   frame(bytes: Buffer | undefined): void {
@@ -114,7 +115,7 @@ export class HostConnection implements FrameSocketReader {
    * its answers, which would fill the memory.
    */
   pace(): void {
-    const isFull = this.#unanswered.size >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
+    const isFull = this.#unansweredCount >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
     const isUnread = this.#unreadBytes > brokerLimits.messageBytes;
     this.#socket.setPaused(isFull || isUnread || this.admitted?.traffic.rate.isPaused === true);
   }
@@ -139,23 +140,27 @@ export class HostConnection implements FrameSocketReader {
   #read(message: WorkerMessage, bytes: number, { session, traffic }: Admitted): void {
     const { handlers, isStopping } = this.#parts;
     traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
+    const id = requestId(message);
+    if (id !== undefined) this.#countUnanswered(id, 1, bytes);
     if (message.op === 'call' && isStopping())
       return void this.send({ op: 'refused', key: message.key, error: stopping() });
-    const id = requestId(message);
-    if (id !== undefined) {
-      this.#unanswered.set(id, bytes + (this.#unanswered.get(id) ?? 0));
-      this.#unansweredBytes += bytes;
-      this.pace();
-    }
     handlers.heard(session, message);
   }
 
   #noteAnswer(message: HostMessage): void {
     const id = requestId(message) ?? '';
-    const bytes = this.#unanswered.get(id);
-    if (bytes === undefined) return;
-    this.#unanswered.delete(id);
-    this.#unansweredBytes -= bytes;
+    const waiting = this.#unanswered.get(id);
+    // The last answer releases the rest of the bytes.
+    if (waiting) this.#countUnanswered(id, -1, -Math.floor(waiting.bytes / waiting.count));
+  }
+
+  #countUnanswered(id: string, requests: 1 | -1, ofBytes: number): void {
+    const waiting = this.#unanswered.get(id);
+    const [count, bytes] = [(waiting?.count ?? 0) + requests, (waiting?.bytes ?? 0) + ofBytes];
+    if (count > 0) this.#unanswered.set(id, { count, bytes });
+    else this.#unanswered.delete(id);
+    this.#unansweredCount += requests;
+    this.#unansweredBytes += ofBytes;
     this.pace();
   }
 

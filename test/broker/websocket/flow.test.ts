@@ -159,6 +159,28 @@ test('D-44 a worker whose requests are not answered is not read from above 256 o
   });
 });
 
+test('D-44 requests with one key count one by one, until each has its answer', async () => {
+  const place = await open();
+  place.service.onCall = () => {};
+  const raw = await place.admitted('w1');
+  const [few, all] = [300, 2_000];
+  for (let n = 0; n < all; n++)
+    raw.send({ v: 1, op: 'call', key: 'k', deadlineMs: 1_000, tool: 't', args: { argument: 'x'.repeat(1_000) } });
+  await eventually('256 came', () => place.service.calls.length >= 256);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  const { length: first } = place.service.calls;
+  expect(first).toBeLessThan(400);
+  // One answer makes room for one request, not for all with its key.
+  for (const call of place.service.calls.slice(0, first - 256 + 1)) call.receipt('owner-1');
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(place.service.calls.length).toBeLessThan(first + few);
+  let answered = first - 256 + 1;
+  await eventually('all are read when the first are answered', () => {
+    for (; answered < place.service.calls.length; answered++) place.service.calls[answered]?.receipt('owner-1');
+    return answered === all;
+  });
+});
+
 test('pings are answered, and not kept for a worker that does not read', async () => {
   const place = await open({ limits: { bytesPerSecond: 1024 * MiB } });
   const raw = await place.admitted('w1');
