@@ -94,15 +94,18 @@ describe('chance', () => {
     expect(probeDelayMs(emptyLedger, defaultPlan, () => 1)).toBe(72_000);
   });
 
-  test.each(['connect_failed', 'transport'])('W30 after %s a server without a process is probed soon', (code) => {
-    const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
-    const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
-    expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(15_000);
-    expect(probeDelayMs(ledger, remote, () => 1)).toBe(18_000);
-    expect(probeDelayMs(ledger, defaultPlan, () => 0.5)).toBe(300_000);
-  });
+  test.each(['connect_failed', 'transport', 'overloaded'])(
+    'W30 after %s a server without a process is probed soon',
+    (code) => {
+      const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
+      const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
+      expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(15_000);
+      expect(probeDelayMs(ledger, remote, () => 1)).toBe(18_000);
+      expect(probeDelayMs(ledger, defaultPlan, () => 0.5)).toBe(300_000);
+    },
+  );
 
-  test.each(['timeout', 'protocol_error', 'overloaded'])('W30 after %s it is probed as seldom as before', (code) => {
+  test.each(['timeout', 'protocol_error'])('W30 after %s it is probed as seldom as before', (code) => {
     const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
     const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
     expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(300_000);

@@ -25,7 +25,7 @@ export const defaultPlan = {
   delayMsMax: 5_000,
   probeMs: 60_000,
   probeMsMax: 300_000,
-  /** Upper bound of the interval while the server cannot be reached. Infinity: each probe starts a process. */
+  /** Upper bound of the interval while the server cannot be reached or answers 429. Infinity: each probe starts a process. */
   lossProbeMsMax: Number.POSITIVE_INFINITY,
   /** Share of the delay by which a probe may be earlier or later. */
   probeJitter: 0.2,
@@ -103,8 +103,8 @@ export function probeDelayMs({ failedProbes, parked }: Ledger, plan: RestartPlan
   return full * (1 + plan.probeJitter * (2 * random() - 1));
 }
 
-/** Lost and refused connections. The server may be back at any time. */
-const lossCodes: ReadonlySet<string | undefined> = new Set(['connect_failed', 'transport']);
+/** Lost and refused connections, and 429. The server may be back at any time; starts too wait at most 15 s for a `Retry-After`. */
+const lossCodes: ReadonlySet<string | undefined> = new Set(['connect_failed', 'transport', 'overloaded']);
 
 const lossProbeMs = (reason: Reason | undefined, { lossProbeMsMax }: RestartPlan): number =>
   lossCodes.has(reason?.code) ? lossProbeMsMax : Number.POSITIVE_INFINITY;

@@ -1,7 +1,7 @@
 /**
  * Liveness: after all faults have ended, each called server answers within 60 s if its connections had failed, and within the open
  * time of its breaker plus one trial if calls had timed out. For a parked server the time counts from the first call after 5 s
- * parked, or from its next probe; a server over HTTP that was parked because it could not be reached has no such extra time.
+ * parked, or from its next probe; a server over HTTP that was parked because it could not be reached or answered 429 has no such extra time.
  * `status` never says ready/closed while no request can be sent.
  */
 import type { StatusRow } from '../../src/host/status.js';
@@ -17,7 +17,7 @@ const wantedMs = 20_000;
 const parkedCallMs = 5_000;
 /** The longest pause after 429 without Retry-After. */
 const shortPauseMs = 30_000;
-const lossCodes: ReadonlySet<string | undefined> = new Set(['connect_failed', 'transport']);
+const lossCodes: ReadonlySet<string | undefined> = new Set(['connect_failed', 'transport', 'overloaded']);
 /** By then all earlier work has ended, and hung processes were replaced. */
 const aftermathMsMax = 600_000;
 
@@ -112,7 +112,7 @@ function toldUntilMs(
   // The row is that of the shared server, and the instance is parked.
   if (code === 'server_parked' && member.isPerClient) return comeBackAtMs + connectionMs;
   if (row?.state !== 'parked') return undefined;
-  // Over HTTP an unreachable server is probed every few seconds.
+  // Over HTTP such a server is probed every few seconds.
   if (member.upstream.kind === 'http' && lossCodes.has(row.lastError?.code)) return undefined;
   return nowMs + (member.isWakeSpent ? (row.nextProbeInMs ?? 0) : parkedCallMs) + connectionMs;
 }
