@@ -2,9 +2,9 @@
  * The log of calls on NATS, shared by several hosts: a row per call in a KV bucket, large replies in a stream of their own.
  * Not here: lost answers of the server and the id of the store (kv-store.ts), bounds (known-calls.ts).
  *
- * Invariants: every change of a row names the version that it replaces. A row whose reply was acknowledged stays, without the reply, until a
- * minute after the deadline: a late copy of the request must find it. A row without an outcome and with another store id becomes `uncertain`
- * when it is read: the store is an older copy, and the call may have run since.
+ * Invariants: every change of a row names the version that it replaces. A row whose reply was acknowledged stays until a minute after the
+ * deadline, because a late copy of the request must find it; a reply above `staysBytes` is removed at once. A row without an outcome and with
+ * another store id becomes `uncertain` when it is read: the store is an older copy, and the call may have run since.
  */
 import type { LogUsage } from '../../host/broker-status.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
