@@ -46,7 +46,7 @@ const kinds: readonly Kind[] = [
   },
 ];
 
-/** The server of an era, and of one that announces nothing at all. */
+/** Starts the servers of an era. Those of `2025-03-26 without metadata` serve no metadata at any address. */
 async function worldOf(name: (typeof eras)[number]) {
   const isBare = name === '2025-03-26 without metadata';
   const world = await startLoginWorld({ era: isBare ? '2025-03-26' : name });

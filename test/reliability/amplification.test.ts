@@ -1,6 +1,6 @@
 /**
- * Retries multiply: calls of a caller that repeats them itself must not be sent again. Counted in the ledger of a real server that
- * writes each call down and dies of it, the worst a tool that may run twice can meet.
+ * Retries multiply: calls of a caller that repeats them itself must not be sent again. The executions are counted in the ledger of a
+ * real server that records each call and then exits without an answer: the worst case for a tool that may run twice.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

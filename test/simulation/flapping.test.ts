@@ -44,8 +44,9 @@ async function heapBytes(): Promise<number> {
 const descriptors = (): number => readdirSync('/proc/self/fd').length;
 
 /**
- * Compares the heap after the first rounds with that after the last, each by the smaller of two looks: what V8 keeps for a while is
- * not in both. Looks come at regular distances from the start on, because V8 drops unused code after some collections.
+ * Compares the heap after the first rounds with the heap after the last ones. Each is the smaller of two measurements, because
+ * memory that V8 keeps for a while is in one of them only. The heap is measured at regular intervals from the start on, because
+ * V8 drops unused code after some collections.
  */
 async function flat(id: string, warm: number, round: () => Promise<void>, timers: () => number): Promise<void> {
   const heaps: number[] = [];

@@ -132,7 +132,7 @@ describe('one renewal for all requests', () => {
     expect(provider.recoveries).toHaveLength(1);
   });
 
-  test('D-38 a late refusal of an older token is sent again at once, without a recovery', async () => {
+  test('D-38 a request that is refused late, with an older token, is sent again at once, without a recovery', async () => {
     const { provider, ask } = setup();
     held(provider);
     provider.login(two);
@@ -519,7 +519,7 @@ describe('E1 which tokens belong to one grant', () => {
     ['names another grant', of('b1', 'login-2'), 'token', true],
     ['was for more rights', two, 'scope', true],
     ['could not renew the token', two, 'token', false],
-  ] as const)('E1 what a recovery brings that %s is not', async (_what, token, kind, isRenewed) => {
+  ] as const)('E1 the result of a recovery that %s is not a refresh', async (_what, token, kind, isRenewed) => {
     const { provider, ask, grants } = counted(one);
     refreshes(provider, token, isRenewed);
     expect([await ask(one, kind), grants()]).toEqual(['renewed', 1]);
