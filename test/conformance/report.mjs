@@ -44,9 +44,9 @@ Written by \`npm run conformance -- --save\` on ${date}, with ${list.join(', ')}
 The official suite runs against the gateway. Behind \`hostler up\` are two servers. The first one has every tool, prompt and resource that
 the scenarios name; the second one makes \`/mcp\` an endpoint of several servers. The first one is reached over each transport and in each
 era; each combination of a transport, an era of the server and a protocol revision of the client is a cell. A cell passes when every
-scored scenario passes or is listed below as a failure. If client and server have the same era, no failure may be listed. Warnings count
-as failures. At \`/mcp\` all names begin with the name of their server, so only scenarios that name no tool and no prompt can run there. The
-unscored scenarios that fail are about the tasks extension, which neither the gateway nor the server offers.
+scored scenario passes or is listed below as a failure. At \`/mcp/<server>\` no failure may be listed if client and server have the same era.
+Warnings count as failures. At \`/mcp\` all names begin with the name of their server, so only scenarios that name no tool and no prompt can
+run there. The unscored scenarios that fail are about the tasks extension, which neither the gateway nor the server offers.
 
 Over stdio and HTTP+SSE no field says which call a question or a log line belongs to, and the gateway does not guess: for 30 s
 after a call of another client, the question or log line reaches no client. Each scenario opens a session, and each legacy session
