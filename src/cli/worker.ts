@@ -5,7 +5,6 @@
  * arguments. While the broker is unreachable the worker serves its last tools, also those of an earlier start. It ends with its client.
  */
 import { hash } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { readKeyFile } from '../broker/key-file.js';
 import { openConnection } from '../broker/worker/connect-worker.js';
@@ -15,6 +14,7 @@ import { cacheFolder } from '../config/folders.js';
 import { parseDuration } from '../config/values.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { makeFolders } from '../kernel/make-folders.js';
 import { createRedactor } from '../kernel/redact.js';
 import type { Command, ParsedArgs } from './command.js';
 import { EXIT } from './exit-codes.js';
@@ -74,7 +74,7 @@ function manifestFileOf(
   const folder = cacheFolder(env);
   if (folder === undefined) return undefined;
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder);
     return path.join(folder, `worker-${hash('sha256', `${broker} ${key}`).slice(0, 32)}.json`);
   } catch (error) {
     onProblem(error);

@@ -4,13 +4,14 @@
  * and the file is not changed.
  */
 import { randomBytes } from 'node:crypto';
-import { chmodSync, mkdirSync, realpathSync, statfsSync, statSync } from 'node:fs';
+import { chmodSync, realpathSync, statfsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
 import { isDamage, NewerFormat, type OwnFormat, setAside, sqliteCode } from '../catalog/store/database-file.js';
 import { OpenedFiles, openDatabase } from '../catalog/store/open-database.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { makeFolders } from '../kernel/make-folders.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { storeLocked } from './identity-errors.js';
 import { IdentityStore, identitySchema } from './identity-store.js';
@@ -53,7 +54,7 @@ export function openStore(settings: StoreSettings): IdentityStore {
 
 /** Returns a problem that does not keep the store from being used. */
 function prepareFolder(folder: string): HostError | undefined {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolders(folder);
   requireTrusted(folder);
   if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
   const { type } = statfsSync(folder);

@@ -34,6 +34,11 @@ describe('our sources', () => {
   test('use no package but builtins and runtime dependencies', () => {
     expect(packageErrors(sources, Object.keys(dependencies), optional, entries)).toEqual([]);
   });
+  test('make folders with makeFolders: `recursive` may never return', () => {
+    const recursive = /\bmkdir(?:Sync)?\([^;]*\brecursive\b/;
+    const found = Object.entries(sources).filter(([file, text]) => !file.endsWith('.test.ts') && recursive.test(text));
+    expect(found.map(([file]) => file)).toEqual([]);
+  });
   test('have entry files that only re-export names', () => {
     expect(entryErrors(sources)).toEqual([]);
   });

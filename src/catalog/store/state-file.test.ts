@@ -157,6 +157,12 @@ describe('versions of the file', () => {
     expect([pins.load('files'), pins.load('last'), problems]).toEqual([[pinned('newer')], [pinned('write')], []]);
   });
 
+  test('a folder in which nothing can be created is refused, not tried for ever', () => {
+    expect(() => StateFile.open('/proc/hostler/state', (error) => problems.push(error))).toThrow(
+      expect.objectContaining({ details: expect.objectContaining({ reason: 'state_unusable' }) }),
+    );
+  });
+
   test('a file of a newer version is set aside and reported, and stays unchanged', () => {
     writeVersion(8);
     const before = readFileSync(file());

@@ -6,10 +6,11 @@
  * Invariants: a damaged file, or one of a newer version, is set aside and reported, never overwritten. A busy file, or a folder
  * that others may write to, is an error.
  */
-import { mkdirSync, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
+import { makeFolders } from '../../kernel/make-folders.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { pinKey } from '../server-origin.js';
 import { type ApprovalLog, approvalsSchema, approvalsTable } from './approvals-table.js';
@@ -66,7 +67,7 @@ export class StateFile {
 /** A user who can write to the folder could approve any tool. */
 function makeFolder(folder: string): void {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder);
   } catch (cause) {
     throw unusable('cannot be created', 'state_unusable', 'choose a folder that Hostler may write to', cause);
   }

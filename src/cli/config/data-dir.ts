@@ -4,10 +4,11 @@
  * the data folder itself.
  */
 import { createHash } from 'node:crypto';
-import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, statSync } from 'node:fs';
 import path from 'node:path';
 import { dataFolder, ownConfigFile, userDataFolder } from '../../config/folders.js';
 import { HostError } from '../../kernel/errors.js';
+import { isFolder, makeFolders } from '../../kernel/make-folders.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import type { ParsedArgs } from '../command.js';
 import { realPath } from './find-config.js';
@@ -65,20 +66,6 @@ export function prepareDataDir(folder: string): void {
   }
   // Without this, other users can read the names of servers and sockets.
   if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
-}
-
-const isFolder = (file: string): boolean => statSync(file, { throwIfNoEntry: false })?.isDirectory() === true;
-
-/** Node's `recursive` never returns for a folder in which nothing can be created, such as one below /proc. */
-function makeFolders(folder: string): void {
-  if (isFolder(folder)) return;
-  makeFolders(path.dirname(folder));
-  try {
-    mkdirSync(folder, { mode: 0o700 });
-  } catch (error) {
-    // Another process may have made it meanwhile.
-    if (!isFolder(folder)) throw error;
-  }
 }
 
 function unusable(folder: string, what: string, error: unknown): HostError {

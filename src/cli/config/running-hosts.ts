@@ -3,10 +3,11 @@
  * folder, which holds the path of its data directory.
  * Invariants: a file proves nothing; a host runs if its control socket answers. At most `entriesMax` files are read.
  */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { userDataFolder } from '../../config/folders.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { makeFolders } from '../../kernel/make-folders.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ParsedArgs } from '../command.js';
 import { fetchRunningFacts } from '../control/control-client.js';
@@ -33,7 +34,7 @@ export function registerHost(dataDir: string, env: Environment): () => void {
   if (folder === undefined) return () => {};
   const file = path.join(folder, shortHash(dataDir));
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder);
     writeFileSync(file, `${dataDir}\n`, { mode: 0o600 });
   } catch {
     // The user's data folder is not writable.

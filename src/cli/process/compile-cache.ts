@@ -7,11 +7,12 @@
  * compares only the length of the source, so the file starts with a digest of the build and the code. Without a cache the start is only slower.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, fstatSync, mkdirSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import vm from 'node:vm';
 import { ownDataFolder } from '../../config/folders.js';
+import { makeFolders } from '../../kernel/make-folders.js';
 import { withStartFlags } from '../../transports/http/parser-flag.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
@@ -113,7 +114,7 @@ function write(place: string, build: string, rest: Buffer): void {
   const unfinished = `${place}.${process.pid}`;
   try {
     const folder = path.dirname(place);
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder);
     requireTrusted(path.dirname(folder));
     requireTrusted(folder);
     writeFileSync(unfinished, Buffer.concat([digestOf(build, rest), rest]), { mode: 0o600, flag: 'wx' });

@@ -7,13 +7,14 @@
  * The principal of the local key is the embedder.
  */
 
-import { closeSync, constants, fstatSync, mkdirSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { digestOf, isClientKey, type Keys, newKey } from '../../config/keys.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { createOnce } from '../../kernel/create-once.js';
 import { HostError } from '../../kernel/errors.js';
+import { makeFolders } from '../../kernel/make-folders.js';
 import { embedder, type Principal } from '../../policy/operation.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
@@ -128,7 +129,7 @@ export interface LocalKey {
 export function readOrCreateLocalKey(dataDir: string): LocalKey {
   const file = path.join(dataDir, fileName);
   try {
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    makeFolders(dataDir);
   } catch (cause) {
     throw unusable(file, 'cannot be created', 'choose a data directory that Hostler may write to', cause);
   }

@@ -7,18 +7,9 @@
  * journal is never treated as empty.
  */
 
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
+import { makeFolders } from '../../kernel/make-folders.js';
 import { JOURNAL_ENDING } from '../environment.js';
 import { type GroupLeader, signallable } from './process-group.js';
 import { isOwner, ownerHere, type ProcessOwner } from './process-owner.js';
@@ -111,7 +102,7 @@ export class PidJournal {
     ];
     const text = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
     const fresh = `${this.file}.new`;
-    mkdirSync(path.dirname(this.file), { recursive: true, mode: 0o700 });
+    makeFolders(path.dirname(this.file));
     requireTrusted(path.dirname(this.file));
     const fd = openSync(fresh, 'w', 0o600);
     try {

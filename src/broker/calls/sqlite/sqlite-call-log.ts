@@ -6,12 +6,13 @@
  * Invariants: each opening has a new store id, which is also the owner id, so a row with another owner id is of a host that has
  * ended. Every operation is answered or rejected, also when the thread ends. After a failure the thread gets no more operations.
  */
-import { mkdirSync, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { LogUsage } from '../../../host/broker-status.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { deferred } from '../../../kernel/deferred.js';
 import { HostError } from '../../../kernel/errors.js';
+import { makeFolders } from '../../../kernel/make-folders.js';
 import { newId } from '../../../kernel/random.js';
 import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
@@ -316,7 +317,7 @@ const foundIn = (answer: Answer): CallRow | undefined => {
 /** A user who can write to the folder can make the host believe that a call has run. */
 function privateFolder(given: string): string {
   try {
-    mkdirSync(given, { recursive: true, mode: 0o700 });
+    makeFolders(given);
   } catch (cause) {
     throw new HostError('invalid_spec', 'the folder of the log of calls cannot be created', {
       ...{ field: 'stateDir', reason: 'store_unusable', cause },

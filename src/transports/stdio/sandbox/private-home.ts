@@ -4,9 +4,10 @@
  * Invariant: two names never share a folder. A server can write only inside its home, so it cannot replace the home by a link.
  */
 import { createHash } from 'node:crypto';
-import { lstat, mkdir } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import path from 'node:path';
 import { HostError } from '../../../kernel/errors.js';
+import { makeFolders } from '../../../kernel/make-folders.js';
 import type { Environment } from '../../environment.js';
 
 /** Path of the home inside the sandbox. No real path collides with it, and it does not contain the name of the user. */
@@ -22,7 +23,7 @@ export async function prepareHome(homes: string, server: string): Promise<string
   const own = path.join(homes, homeFolderName(server));
   const home = path.join(own, 'home');
   try {
-    await mkdir(home, { recursive: true, mode: 0o700 });
+    makeFolders(home);
     for (const folder of [homes, own, home]) {
       const facts = await lstat(folder);
       if (!facts.isDirectory()) throw unusable(server, folder, 'is not a folder');
