@@ -55,6 +55,12 @@ test('E2 a tool without an approved text is shown as it is listed, and marked', 
   ]);
 });
 
+test.each([false, true])('E2 a tool without a name is left out (trusted server: %s)', (isTrusted) => {
+  const { list, shown } = open(isTrusted);
+  list(good, { key: '', raw: Buffer.from('{"description":"has no name"}') });
+  expect(shown()).toEqual([['pay', 'approved', false, 'pays']]);
+});
+
 test('E2 a name that is listed twice is shown once, with the approved text', () => {
   const { list, shown } = open();
   list(good);

@@ -2,7 +2,8 @@
  * The tools of a list with their pin status and approved text, for applications.
  * Not here: tools as a gateway shows them (listings.ts), the status of a pin (policy/pins.ts).
  *
- * Invariant: an unapproved text is returned only if no approved text exists, and is marked.
+ * Invariants: an unapproved text is returned only if no approved text exists, and is marked. A tool without a name is left out:
+ * it cannot be called.
  */
 import type { PinStatus } from '../policy/pin-records.js';
 import type { Pins } from '../policy/pins.js';
@@ -56,6 +57,7 @@ export function pinnedTools(
   const approvedOnce = new Set<string>();
   return items.flatMap((item): PinnedTool[] => {
     const { key, raw } = item;
+    if (key === '') return [];
     const status = statusOf(key);
     const wasApproved = status === 'approved' || status === 'removed';
     if (wasApproved && (isCompared(item) || pins.isApprovedText(server, item)))

@@ -29,6 +29,13 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
     hold,
     clock,
   );
+  managed.learn(
+    [
+      { key: 'echo', raw: Buffer.from('{"name":"echo"}') },
+      { key: '', raw: Buffer.from('{}') },
+    ],
+    () => true,
+  );
   const [row] = statusRows({
     clock,
     registry: {
@@ -46,6 +53,10 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
   });
   return row as StatusRow;
 }
+
+test('a tool without a name is not counted: it cannot be called', () => {
+  expect(rowOf({}).tools).toBe(1);
+});
 
 test('times are given as wall clock times, and as ages on the monotonic clock', () => {
   const row = rowOf(

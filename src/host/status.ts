@@ -177,7 +177,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
       : problemOf(definition, snapshot.sinceMs, instant),
     lastSuccessAt: lastSuccessAtMs === undefined ? undefined : wallTime(lastSuccessAtMs, instant),
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
-    tools: tools.length,
+    tools: tools.reduce((count, { key }) => (key === '' ? count : count + 1), 0),
     toolsError: managed.toolsError?.message,
     problem: definition.problem,
     changedTools: changedTools(sources.pins.countsOf(name)),
