@@ -73,6 +73,9 @@ test('the error of a server that cannot start names neither a later try nor a lo
     const { code, stderr } = await hostler('call', server, 'echo', '{}');
     expect([code, stderr]).toEqual([4, expect.stringMatching(said)]);
     expect(stderr).not.toMatch(/next try|reload|hostler logs \w/);
+    const { stdout } = await hostler('tools', server);
+    expect(stdout).toMatch(/not known: server '\w+'.*(?:exited with code 1|was not found)/);
+    expect(stdout).not.toMatch(/next try|reload|hostler logs \w/);
   }
 });
 

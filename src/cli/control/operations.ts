@@ -9,7 +9,7 @@ import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { StatusRow } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/operation.js';
 import { embedder } from '../../policy/operation.js';
 import type { PinReview } from '../../policy/pin-review.js';
@@ -29,6 +29,8 @@ export interface OperationsParts {
   readonly disabled: DisabledItems;
   /** Ends the whole host after the answer to this request. */
   readonly end: (reason: 'down' | 'restart') => void;
+  /** The error to show for one of a server, where the host's own does not fit. */
+  readonly shownError?: (error: HostError) => HostError;
 }
 
 /** Characters of an answer in one frame. JSON may escape each character to six bytes; a frame has at most 1 MiB. */
@@ -68,7 +70,7 @@ const schemas = {
 };
 
 export function createOperations(parts: OperationsParts): Operations {
-  const { host, logs, facts, disabled, end } = parts;
+  const { host, logs, facts, disabled, end, shownError = (error) => error } = parts;
   const switched = (isDisabled: boolean) =>
     operation(schemas.about, async ({ about }) => {
       const { server, tool } = await findAbout(host, about);
@@ -104,7 +106,7 @@ export function createOperations(parts: OperationsParts): Operations {
       const server = given === undefined ? undefined : serverNamed(host, given);
       const found = await host.discover({ wake: false });
       const wanted = found.filter((each) => server === undefined || each.server === server);
-      for (const each of wanted) emit(toolFrame(each));
+      for (const each of wanted) emit('error' in each ? errorFrame(each, shownError) : toolFrame(each));
       return { tools: wanted.filter((each) => 'tool' in each).length };
     }),
     call: operation(schemas.call, async ({ server, tool, args, deadlineMs: limit }, { emit, signal }) => {
@@ -236,9 +238,14 @@ function reviewFrame(review: PinReview): PinReview {
 }
 
 type Found = Awaited<ReturnType<Host['discover']>>[number];
+type Failed = Extract<Found, { error: unknown }>;
 
-function toolFrame(found: Found): Readonly<Record<string, unknown>> {
-  if ('error' in found) return { server: found.server, error: isHostError(found.error) ? found.error.toJSON() : {} };
+const errorFrame = ({ server, error }: Failed, shownError: (error: HostError) => HostError) => ({
+  server,
+  error: shownError(error).toJSON(),
+});
+
+function toolFrame(found: Exclude<Found, Failed>): Readonly<Record<string, unknown>> {
   const { server, tool, schema, pin, isUnapproved, state, raw } = found;
   const frame = { server, tool, pin, isUnapproved, bytes: raw.length, ...(state === undefined ? {} : { state }) };
   return JSON.stringify(schema)?.length > toolBytesMax ? frame : { ...frame, schema };

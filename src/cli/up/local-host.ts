@@ -27,6 +27,7 @@ import { createUpHost } from './create-host.js';
 import { DisabledItems } from './disabled-items.js';
 import { ServerLogs } from './server-logs.js';
 import { inFile, servingOf } from './serving-config.js';
+import { shownError } from './shown-error.js';
 import { type UpOptions, upOptions } from './up-options.js';
 
 /** Rejects with `in_use` if another process holds the data directory. */
@@ -65,14 +66,14 @@ export async function openLocalHost(args: ParsedArgs): Promise<HostClient> {
       () => logs.close(),
     );
     const disabled = new DisabledItems(dataDir, host);
-    operations = createOperations({ host, logs, clock: systemClock, facts, disabled, end: () => {} });
+    operations = createOperations({ host, logs, clock: systemClock, facts, disabled, end: () => {}, shownError });
     await host.open(withoutEagerServers(config as HostConfig));
     const request: HostClient['request'] = async (op, params = {}, emit = () => {}) => {
       if (op === 'tools') await listUnlisted(host, params.server as string | undefined);
       try {
         return await operations[op]?.(params, { signal: interrupted.signal, emit });
       } catch (error) {
-        throw isHostError(error) ? ownError(error) : error;
+        throw isHostError(error) ? shownError(error) : error;
       }
     };
     return { request, close };
@@ -80,15 +81,6 @@ export async function openLocalHost(args: ParsedArgs): Promise<HostClient> {
     await close();
     throw error;
   }
-}
-
-/** This host ends now: it does not try a parked server again, and no command can read its log. */
-function ownError(error: HostError): HostError {
-  if (error.code !== 'server_parked' || !isHostError(error.cause)) return error;
-  const { code, message, hint } = error.cause;
-  // The hint for a process that ended names its log.
-  const own = 'fix the cause and repeat the command; for the rest of its stderr: hostler up, then hostler logs';
-  return error.with({ message, hint: code === 'transport' ? own : (hint ?? own) });
 }
 
 async function readConfig({ config: file, isFoundInFolder }: UpOptions, redactor: Redactor) {
