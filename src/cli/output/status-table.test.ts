@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { StatusRow } from '../../host/status.js';
-import { approvalLines, noteOf, statusTable } from './status-table.js';
+import { approvalLines, noteOf, serverLines, statusTable } from './status-table.js';
 import { paint, plainScreen } from './styled.js';
 
 const quiet = { circuit: 'closed', changedTools: 0, escaped: 0, noisy: false, active: false, ejected: false };
@@ -31,6 +31,22 @@ test.each([
 ])('the row names the server, so the note of %j does not', (message, note) => {
   const lastError = { message, code: 'connect_failed', at: '', agoMs: 0 };
   expect(noteOf({ ...quiet, state: 'parked', name: 'a-b', label: 'A B', lastError } as StatusRow)).toBe(note);
+});
+
+test('a refused entry is explained once; an error of its last run is shown beside it', () => {
+  const problem = { message: 'mcpServers.s: comand is not a key', hint: 'write command' };
+  const lastError = { message: `${problem.message}; ${problem.hint}`, code: 'invalid_spec', at: '', agoMs: 5_000 };
+  const row = { ...quiet, state: 'refused', name: 's', problem, lastError, calls: 0, running: 0, queue: 0 };
+  const shown = (part: object) =>
+    serverLines({ ...row, ...part } as unknown as StatusRow, plainScreen).map((line) =>
+      paint(line, plainScreen).trim(),
+    );
+  expect(shown({}).filter((line) => /comand|write|last error/.test(line))).toEqual([
+    'note         comand is not a key',
+    'to do        write command',
+  ]);
+  const exited = { ...lastError, message: "server 's' exited", code: 'transport' };
+  expect(shown({ lastError: exited })).toContain('last error   exited [transport], 5s ago');
 });
 
 test('E3 the note of a server whose messages reached no client names the setting to change', () => {

@@ -90,12 +90,13 @@ function shownError({ name, label }: StatusRow, message: string): string {
 
 /** Everything about one server, a fact on each line. */
 export function serverLines(row: StatusRow, screen: Screen): Line[] {
-  const { name, lastError, problem } = row;
+  const { name, problem } = row;
+  const lastError = isRefusal(row) ? undefined : row.lastError;
   const since = (ms: number | undefined) => (ms === undefined ? '' : ago(ms));
   const facts: (readonly [string, Piece])[] = [
     ['state', stateSpan(row)],
     ['since', `${row.since} (${formatDuration(row.forMs)})`],
-    ['note', noteOf(row)],
+    ['note', noteOf(withoutHint(row))],
     ['to do', problem?.hint ?? ''],
     ['tools', String(row.tools)],
     ['calls', callsText(row)],
@@ -118,6 +119,15 @@ export function serverLines(row: StatusRow, screen: Screen): Line[] {
     ...shown.flatMap(([label, text]) => flow([span('dim', `  ${label.padEnd(width)}  `), text], screen, width + 4)),
   ];
 }
+
+/** The error of a refused entry is its problem, with the hint. The note of a connected server contains no error. */
+const isRefusal = ({ active, problem, lastError }: StatusRow): boolean =>
+  !active && problem !== undefined && lastError?.message.startsWith(problem.message) === true;
+
+const withoutHint = (row: StatusRow): StatusRow =>
+  row.problem && row.lastError && isRefusal(row)
+    ? { ...row, lastError: { ...row.lastError, message: row.problem.message } }
+    : row;
 
 function unroutedNote({ unroutedTemplates: unrouted }: StatusRow): string {
   if (!unrouted) return '';
