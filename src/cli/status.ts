@@ -2,6 +2,7 @@
 import type { BrokerEngine } from '../host/broker-status.js';
 import type { StatusRow } from '../host/status.js';
 import { systemClock } from '../kernel/clock.js';
+import { formatDuration } from '../kernel/duration.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, hostOptions, jsonOption } from './command.js';
 import { type ControlClient, untilInterrupted } from './control/control-client.js';
@@ -9,7 +10,7 @@ import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { isRedrawn, LiveBlock } from './output/live-block.js';
-import { ago, counted, formatDuration, printJson, printLines } from './output/print.js';
+import { ago, counted, printJson, printLines } from './output/print.js';
 import { approvalLines, serverLines, statusTable, totalsLine } from './output/status-table.js';
 import { type Line, screenOf, span } from './output/styled.js';
 import { waitingText } from './output/waiting-text.js';

@@ -1,10 +1,11 @@
 /** `hostler why`: explains which rule allows or denies a tool, and the outcome of a call now. */
 import type { CallForecast, Explanation } from '../host/explain.js';
+import { formatDuration } from '../kernel/duration.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, hostOptions, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
-import { formatDuration, printJson, printLines } from './output/print.js';
+import { printJson, printLines } from './output/print.js';
 import { stateSpan } from './output/states.js';
 import { flow, type Line, type Screen, screenOf } from './output/styled.js';
 

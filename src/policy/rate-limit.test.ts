@@ -204,7 +204,9 @@ describe('per principal', () => {
     await send(ann);
     await send(ann);
     await send(asOps);
-    expect((await failureOf(send(ann))).details).toMatchObject({ actual: 3, retryAfterMs: 3_600_000 });
+    const error = await failureOf(send(ann));
+    expect(error.message).toMatch(/its caller may make 2 calls in 1h$/);
+    expect(error.details).toMatchObject({ actual: 3, retryAfterMs: 3_600_000 });
     clock.advance(1_000);
     await send(asOps);
     expect((await failureOf(send(ann))).details).toMatchObject({ actual: 4, retryAfterMs: 3_599_000 });

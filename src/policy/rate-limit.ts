@@ -9,6 +9,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
+import { formatDuration } from '../kernel/duration.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -123,7 +124,7 @@ export class CallBudgets {
     const window = this.#windowOf(key, nowMs, rateLimit);
     if (++window.spent <= rateLimit.calls) return undefined;
     return exceeded(call, rateLimit.calls, window.spent, {
-      why: `its caller may make ${rateLimit.calls} calls in ${rateLimit.windowMs} ms`,
+      why: `its caller may make ${rateLimit.calls} calls in ${formatDuration(rateLimit.windowMs)}`,
       hint: 'wait until the window is over, or ask the operator for a higher limit',
       retryAfterMs: Math.ceil(window.endsAtMs - nowMs),
     });

@@ -279,6 +279,7 @@ describe('on a pipe', () => {
     await clock.advanceAsync(10_000);
     await expect(session).rejects.toMatchObject({
       code: 'timeout',
+      message: expect.stringMatching(/did not become ready within 10s$/),
       details: { reason: 'start_timeout', limit: 10_000 },
     });
     expect(channels.map((channel) => channel.closes)).toEqual([1]);

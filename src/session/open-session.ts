@@ -7,6 +7,7 @@
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../kernel/clock.js';
+import { formatDuration } from '../kernel/duration.js';
 import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';
 import { refusesProtocol } from '../transports/http/http-errors.js';
 import type { Channel } from '../wire/channel.js';
@@ -264,7 +265,7 @@ function startError(error: unknown, peer: Peer | undefined, server: string, star
   // On a busy machine the broken pipe of an exiting server is seen before its exit.
   if (endsChannel.has(error.details.reason)) return peer?.closedBy ?? error;
   if (error.code !== 'timeout') return error;
-  return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
+  return new HostError('timeout', `server '${server}' did not become ready within ${formatDuration(startTimeoutMs)}`, {
     server,
     reason: 'start_timeout',
     limit: startTimeoutMs,

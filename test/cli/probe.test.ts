@@ -96,7 +96,7 @@ describe('a failure is one line with a hint, and has the right exit code', () =>
     ['a server that exits', ['probe', '--', 'sh', '-c', 'echo broken >&2; exit 3'], 1, 'exited with code 3'],
     ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, 'answered initialize with error'],
     ['a variable that is not set', ['probe', '--env', 'NO_SUCH_VARIABLE', '--', 'true'], 2, 'not set'],
-    ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500 ms'],
+    ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500ms'],
     ['a port without a listener', ['probe', 'http://127.0.0.1:9/mcp'], 1, 'ECONNREFUSED'],
   ])('%s', async (_what, args, code, words) => {
     const result = await hostler(...args);

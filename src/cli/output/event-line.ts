@@ -4,8 +4,8 @@
  */
 import type { LogLevel } from '../../config/listen-settings.js';
 import type { HostEvent, HostEventKind, HostEventOf } from '../../host/host-events.js';
+import { formatDuration } from '../../kernel/duration.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { formatDuration } from './print.js';
 import { stateText } from './states.js';
 
 const textChars = 300;

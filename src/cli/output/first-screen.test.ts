@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { StatusRow } from '../../host/status.js';
 import { firstLine, firstScreen } from './first-screen.js';
-import { ago, formatDuration } from './print.js';
+import { ago } from './print.js';
 import { statusTable } from './status-table.js';
 import { type Line, paint, plainScreen, type Screen } from './styled.js';
 import { table } from './table.js';
@@ -100,18 +100,6 @@ test('the table of states is aligned, and as wide as the terminal', () => {
     'lost    parked  1m 5s  0      0                      -    next try in 56s; no s…',
   ]);
   expect(table([], narrow)).toEqual([]);
-});
-
-test.each([
-  [0, '0ms'],
-  [999, '999ms'],
-  [59_400, '59s'],
-  [60_000, '1m'],
-  [125_000, '2m 5s'],
-  [3_600_000, '1h'],
-  [90_000_000, '1d 1h'],
-])('%i ms is %s', (ms, text) => {
-  expect(formatDuration(ms)).toBe(text);
 });
 
 test.each([

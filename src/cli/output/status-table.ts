@@ -1,7 +1,8 @@
 /** Formats status rows as a table. */
 import type { StatusRow } from '../../host/status.js';
+import { formatDuration } from '../../kernel/duration.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { ago, counted, formatDuration } from './print.js';
+import { ago, counted } from './print.js';
 import { stateSpan } from './states.js';
 import { flow, type Line, type Piece, type Screen, span } from './styled.js';
 import { table } from './table.js';

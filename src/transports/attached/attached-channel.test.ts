@@ -309,7 +309,8 @@ describe('the end', () => {
     expect([isClosed, problems]).toEqual([false, []]);
     await clock.advanceAsync(1);
     await closing;
-    expect([closeMsMax, problems]).toEqual([5_000, [expect.objectContaining({ code: 'timeout' })]]);
+    const message = expect.stringMatching(/did not settle within 5s$/);
+    expect([closeMsMax, problems]).toEqual([5_000, [expect.objectContaining({ code: 'timeout', message })]]);
     expect([clock.pendingTimers, problems[0]]).toMatchObject([0, { details: { reason: 'close_timeout' } }]);
   });
 

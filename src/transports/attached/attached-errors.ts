@@ -2,6 +2,7 @@
  * Converts failures of an attached object to HostErrors. Errors of an SDK transport are recognised by shape: an HTTP status in
  * `code` (SDK 1) or `status` (SDK 2), and `UnauthorizedError` by name.
  */
+import { formatDuration } from '../../kernel/duration.js';
 import { type ErrorCode, HostError, type HostErrorOptions, thrownText } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { statusError } from '../http/http-errors.js';
@@ -69,12 +70,16 @@ export const notJson = (context: ErrorContext, error: unknown): HostError =>
   });
 
 export const closeAbandoned = (server: string, limitMs: number): HostError =>
-  new HostError('timeout', `server '${server}': close() of the attached object did not settle within ${limitMs} ms`, {
-    server,
-    reason: 'close_timeout',
-    limit: limitMs,
-    hint: 'the object is abandoned, and Hostler does not release its resources: make its close() settle',
-  });
+  new HostError(
+    'timeout',
+    `server '${server}': close() of the attached object did not settle within ${formatDuration(limitMs)}`,
+    {
+      server,
+      reason: 'close_timeout',
+      limit: limitMs,
+      hint: 'the object is abandoned, and Hostler does not release its resources: make its close() settle',
+    },
+  );
 
 export const closeFailed = (context: ErrorContext, error: unknown): HostError =>
   failed(context, 'transport', `server '${context.server}': close() of the attached object failed`, error, {
