@@ -7,7 +7,7 @@ import { brokerLimits } from '../protocol/limits.js';
 import type { HostMessage } from '../protocol/messages.js';
 
 /** The replies of one worker that are in the log have at most as many bytes, so they always have room. */
-export const outboundOfWorkerMax = brokerLimits.replyBytesPerWorker;
+const outboundOfWorkerMax = brokerLimits.replyBytesPerWorker;
 /** After this many bytes nats-server is asked whether it has taken them. */
 const flushBytes = 1024 * 1024;
 
