@@ -21,6 +21,8 @@ export interface GrantFacts {
   readonly revocationEndpoint?: string | undefined;
   readonly authMethod: ClientAuthMethod;
   readonly way: RegistrationWay;
+  /** Configured URL of the login if `resource` is empty: a token that names no resource is for this URL only. */
+  readonly url?: string | undefined;
   /** Address of the protected resource metadata; absent: the server has none. */
   readonly resourceMetadata?: string | undefined;
   /** Name of the account at the authorization server, for people. */
@@ -68,10 +70,11 @@ export const hashOf = (parts: unknown): string =>
 /** A token without a person is another grant than the login of a person, even with the same client. */
 export function grantId({ facts, ...key }: GrantKey & Pick<GrantRow, 'facts'>): string {
   const { resource, issuer, clientId, account } = key;
-  if (facts.grantType === 'code') return hashOf([resource, issuer, clientId, account]);
+  const own = resource === '' && facts.url !== undefined ? [facts.url] : [];
+  if (facts.grantType === 'code') return hashOf([resource, issuer, clientId, account, ...own]);
   // The server chooses the spelling, and such a grant is stored without a person: each spelling would add a row.
   const canonical = URL.canParse(resource) ? canonicalUrl(resource) : resource;
-  return hashOf([canonical, issuer, clientId, account, facts.grantType]);
+  return hashOf([canonical, issuer, clientId, account, facts.grantType, ...own]);
 }
 
 /** Lower-case scheme and host, no default port, no fragment, no lone trailing slash: equal for equal resources. */

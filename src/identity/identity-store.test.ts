@@ -141,6 +141,33 @@ describe('grants', () => {
     expect(find(b)).toBe('client-2-token');
   });
 
+  test('AC-A25 without the parameter resource, each URL has a grant of its own for each kind of client', () => {
+    const store = open(newFolder());
+    const [one, other] = ['https://one.example/mcp', 'https://other.example/mcp'];
+    const find = (url: string) => store.findGrant(url, { resource: false })?.accessToken;
+    for (const facts of [
+      grant().facts,
+      { ...grant().facts, way: 'configured' as const },
+      { ...grant().facts, way: 'configured' as const, grantType: 'client_credentials' as const },
+    ]) {
+      const account = `${facts.way}-${facts.grantType}`;
+      const login = (url: string, clientId: string) =>
+        store.saveLogin(grant({ url, resource: '', clientId, account, accessToken: `${clientId} for ${url}`, facts }));
+      const tokenOf = (url: string) => store.findGrant(url, { account, resource: false })?.accessToken;
+      login(one, 'c1');
+      login(other, 'c1');
+      expect([tokenOf(one), tokenOf(other)]).toEqual([`c1 for ${one}`, `c1 for ${other}`]);
+      login(other, 'c1');
+      expect(store.grants().filter((row) => row.account === account)).toHaveLength(2);
+    }
+    store.saveLogin(grant({ url: one, resource: '', clientId: 'c1' }));
+    store.saveLogin(grant({ url: other, resource: '', clientId: 'c2', accessToken: 'of another registration' }));
+    expect([find(one), find(other)]).toEqual(['planted-access-token-1', 'of another registration']);
+    store.saveLogin(grant({ url: one, resource: '', clientId: 'c2', accessToken: 'newer' }));
+    expect(store.grants().filter((row) => row.account === '')).toHaveLength(2);
+    expect([find(one), find(other)]).toEqual(['newer', 'of another registration']);
+  });
+
   test('a token is replaced once, by the answer that comes first', () => {
     const store = open(newFolder());
     const first = store.saveLogin(grant());

@@ -124,9 +124,10 @@ export class IdentityStore {
 
   /** Replaces the grant with the same key, and those of earlier registrations for the same resource and account. */
   saveLogin(grant: NewGrant): GrantRow {
-    const id = grantId(grant);
-    const { resource, issuer, clientId, account, facts } = grant;
+    const { resource, issuer, clientId, account } = grant;
     const url = canonicalUrl(grant.url);
+    const facts = resource === '' ? { ...grant.facts, url } : grant.facts;
+    const id = grantId({ ...grant, facts });
     this.#write(() => {
       const [before] = this.#all('SELECT gen FROM grants WHERE id = ?', id);
       const [count] = this.#all('SELECT count(*) AS n FROM grants');
@@ -142,8 +143,8 @@ export class IdentityStore {
       );
       if (facts.way === 'registered') {
         const replaced = `resource = ? AND issuer = ? AND account = ? AND id <> ? AND json_valid(facts)
-          AND json_extract(facts, '$.way') = 'registered'`;
-        const key = [resource, issuer, account, id];
+          AND json_extract(facts, '$.way') = 'registered' AND json_extract(facts, '$.url') IS ?`;
+        const key = [resource, issuer, account, id, facts.url ?? null];
         // Other servers may have logged in with the same registration; their tokens are for the same resource and account.
         this.#run(
           `UPDATE OR REPLACE served SET grant_id = ? WHERE grant_id IN (SELECT id FROM grants WHERE ${replaced})`,
