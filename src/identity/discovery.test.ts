@@ -199,6 +199,30 @@ describe('AC-A1 discovery', () => {
     expect(await outcome({}, http, clock)).toBe(unpinned);
   });
 
+  test('AC-A18 an issuer that reads like another host is refused before a request to it, and before a person is asked', async () => {
+    for (const issuer of [
+      'https://login.honest.example@as.example',
+      'https://login.honest.example:x@as.example/t',
+      'https://as.example\\@login.honest.example',
+      'https://as.example/?login.honest.example',
+      'https://as.example/#login.honest.example',
+      'https:as.example',
+    ]) {
+      const questions: string[] = [];
+      const asked: string[] = [];
+      const http: OAuthHttp = async ({ url: place }) => {
+        asked.push(place);
+        const isResource = place.startsWith(server);
+        return answer(200, JSON.stringify(isResource ? resourceMetadata(issuer) : metadataOf(issuer, '')));
+      };
+      const confirmMove = async (question: string) => questions.push(question) > 0;
+      for (const input of [{}, { knownIssuer: 'https://login.honest.example', confirmMove }])
+        expect([issuer, await outcome(input, http, new FakeClock())]).toEqual([issuer, 'metadata_invalid']);
+      expect(asked.filter((place) => !place.startsWith(server))).toEqual([]);
+      expect(questions).toEqual([]);
+    }
+  });
+
   test('AC-A1 redirects are followed within an origin, three of them; time is bounded for all requests together', async () => {
     const clock = new FakeClock();
     const hop = (left: number) => `${wellKnown}/a/b${'x'.repeat(left)}`;

@@ -150,6 +150,7 @@ class Discovery {
     const named = servers.find((each) => sameIssuer(each, wanted));
     if (named !== undefined) return named;
     if (issuer !== undefined && servers.length === 0) return issuer;
+    if (issuer === undefined) this.#checkIssuer(first);
     const what = `it used the authorization server ${shown(wanted)} and now names`;
     // The issuer that is asked about is the one that is used: the server could answer another request with another one.
     if (issuer === undefined && (await confirmMove?.(`${what} ${shown(first)}. Log in there?`))) {
@@ -164,9 +165,7 @@ class Discovery {
   }
 
   async #metadata(issuer: string, isOldest: boolean): Promise<AuthorizationServer> {
-    // It is compared as text, shown to people and sent to other servers, so the parser must not have changed it.
-    if (!URL.canParse(issuer) || !/^[\x21-\x7e]{1,2000}$/.test(issuer))
-      throw this.#refuse('metadata_invalid', 'it names an authorization server that is not a URL');
+    this.#checkIssuer(issuer);
     const { origin, pathname } = new URL(issuer);
     const path = pathname.replace(/\/$/, '');
     const [rfc8414, oidc] = [
@@ -189,6 +188,16 @@ class Discovery {
       };
     const hint = this.#input.issuer === undefined ? issuerHint : 'check auth.issuer';
     throw this.#refuse('metadata_unreachable', `its authorization server ${shown(issuer)} has no metadata`, hint);
+  }
+
+  /**
+   * It is compared as text, shown to people and sent to other servers, so the parser must not have changed it, and people must read the
+   * same host as the parser. An issuer has neither query nor fragment (RFC 8414, 2).
+   */
+  #checkIssuer(issuer: string): void {
+    const isPlain = /^[\x21-\x7e]{1,2000}$/.test(issuer) && /^https?:\/\/[^/\\?#@]+(?:\/[^\\?#]*)?$/i.test(issuer);
+    if (!isPlain || !URL.canParse(issuer))
+      throw this.#refuse('metadata_invalid', 'it names an authorization server that is not a plain URL');
   }
 
   #checkMetadata(issuer: string, json: Json): AuthorizationServer {
