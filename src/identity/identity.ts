@@ -223,18 +223,26 @@ export class Identity {
     requestOf: (auth: AuthSettings) => TokenRequest,
     onSend: (sent: Sent) => void = () => {},
   ): Promise<TokenAnswer> {
-    const { clock, secrets, redactor } = this.#options;
+    const { clock, secrets, redactor, onProblem } = this.#options;
     const tried = new Set<string>();
+    const unreadable = new Map<Target, unknown>();
     let answer: TokenAnswer = { kind: 'refused', error: 'invalid_client' };
     const untilMs = clock.nowMs() + credentialsMs;
     // The second round runs the commands again: the secret may have been rotated since.
     for (const isFresh of [false, true])
-      for (const { server, auth, http } of targets) {
+      for (const target of targets) {
+        const { server, auth, http } = target;
         if (tried.size >= credentialsMax) return answer;
+        if (unreadable.has(target)) continue;
         // Other credentials may be right.
         if (clock.nowMs() >= untilMs)
           return { kind: 'unavailable', reason: 'slow', isSent: false, retryAfterMs: undefined };
-        const request = requestOf(await withSecrets(server, auth, secrets, isFresh));
+        const resolved = await withSecrets(server, auth, secrets, isFresh).catch((error: unknown) => {
+          unreadable.set(target, error);
+          if (targets.length > 1) onProblem(error);
+        });
+        if (!resolved) continue;
+        const request = requestOf(resolved);
         const { secret, key: own } = request.client;
         for (const value of [secret, own?.pem]) if (value !== undefined) redactor.know(value);
         const key = hashOf([request.issuer, request.client]);
@@ -246,6 +254,7 @@ export class Identity {
         if (!isClientRefusal(answer)) return answer;
         setBounded(this.#refusedUntilMs, key, clock.nowMs() + clientRefusedMs, refusedMax);
       }
+    if (tried.size === 0) for (const error of unreadable.values()) throw error;
     return answer;
   }
 

@@ -107,6 +107,16 @@ describe('the secret of a configured client', () => {
     expect(rig.store.readGrant(row.id)?.state).toBe('live');
   });
 
+  test('two servers of one host that share a grant: a secret that cannot be read does not keep the other from being used', async () => {
+    const { as, rig, url, row } = await loggedIn();
+    const { provider } = hostOn(rig);
+    provider('right', url, settings(as.issuer, 'first-secret'));
+    const missing = provider('missing', url, settings(as.issuer, `\${file:/nowhere/secret}`));
+    as.grants.expireAccessTokens();
+    expect(await missing.refusedOnce()).toBe(true);
+    expect(rig.store.readGrant(row.id)).toMatchObject({ gen: 2, failures: 0 });
+  });
+
   test('two servers of one host that share a grant: the right secret is used, whichever server is newer', async () => {
     const { as, rig, url } = await loggedIn();
     const { provider } = hostOn(rig);
