@@ -64,6 +64,9 @@ export interface GrantRow extends GrantKey, GrantTokens {
   readonly refusedMs: number | undefined;
 }
 
+/** Largest time of a `Date`. */
+const dateMsMax = 8.64e15;
+
 export const hashOf = (parts: unknown): string =>
   createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
 
@@ -86,6 +89,21 @@ export function canonicalUrl(text: string): string {
 
 /** A lone trailing slash is the only difference that is accepted. */
 export const sameIssuer = (one: string, other: string): boolean => one.replace(/\/$/, '') === other.replace(/\/$/, '');
+
+/** The facts of a row that cannot be read. */
+const noFacts: GrantFacts = {
+  ...{ grantType: 'code', tokenEndpoint: '', authMethod: 'none', way: 'registered', loginMs: 0, asked: [] },
+};
+
+/** `isWhole`: no member that code relies on is damaged. The others stay: they say whose tokens these are. */
+export function storedFacts(value: unknown): { readonly facts: GrantFacts; readonly isWhole: boolean } {
+  const facts = { ...noFacts, ...(value as Partial<GrantFacts> | undefined) };
+  const isTime = (atMs: unknown) => typeof atMs === 'number' && Math.abs(atMs) <= dateMsMax;
+  const isAsked = (each: GrantFacts['asked'][number] | null) => Array.isArray(each?.scopes) && isTime(each?.atMs);
+  const { asked, lastError } = facts;
+  const isWhole = Array.isArray(asked) && asked.every(isAsked) && (lastError === undefined || isTime(lastError?.atMs));
+  return { facts: isWhole ? facts : { ...facts, asked: [], lastError: undefined }, isWhole };
+}
 
 /** ISO 8601. */
 export const timeOf = (atMs: number | undefined): string | undefined =>

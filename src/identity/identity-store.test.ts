@@ -6,6 +6,7 @@ import type Database from 'libsql';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { loadedLibsql } from '../catalog/store/libsql.js';
 import { seededRandom } from '../kernel/random.js';
+import { shownFacts } from './grant-row.js';
 import { IdentityStore, type NewGrant } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
 import { openStore } from './open-store.js';
@@ -423,6 +424,23 @@ describe('AC-A24 what is on disk', () => {
     expect(changed.findGrant(grant().url, {})?.id).toBe(one.id);
     expect(changed.saveLogin(grant({ accessToken: 'new' }))).toMatchObject({ id: one.id, state: 'live' });
     expect(changed.readGrant(two.id)).toEqual(two);
+  });
+
+  test.each([
+    { asked: {} },
+    { asked: [{ scopet: ['read'], atMs: 1 }] },
+    { asked: [null] },
+    { lastError: { reason: 'x', atLs: 1 } },
+    { lastError: { reason: 'x', atMs: 1e300 } },
+  ])('AC-A24 a row whose facts are JSON with a damaged member is dead, and can be shown and replaced: %j', (damage) => {
+    const folder = newFolder();
+    const [one] = [open(folder).saveLogin(grant())];
+    const text = JSON.stringify({ ...grant().facts, ...damage });
+    const store = open(copyOf(folder, (database) => database.prepare('UPDATE grants SET facts = ?').run(text)));
+    const row = store.findGrant(grant().url, {});
+    expect(row).toMatchObject({ id: one.id, state: 'dead', reason: 'unreadable', facts: { asked: [] } });
+    expect(row && shownFacts(row)).toMatchObject({ issuer: 'https://as.example', lastError: undefined });
+    expect(store.saveLogin(grant({ accessToken: 'new' }))).toMatchObject({ id: one.id, state: 'live' });
   });
 
   test.each([

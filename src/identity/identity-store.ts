@@ -18,6 +18,7 @@ import {
   type GrantTokens,
   grantId,
   sameIssuer,
+  storedFacts,
 } from './grant-row.js';
 import type { Sealer } from './seal.js';
 
@@ -296,7 +297,7 @@ export class IdentityStore {
   #grantOf(row: Row): GrantRow {
     const text = (column: string) => String(row[column]);
     const gen = Number(row.gen);
-    const facts = { ...noFacts, ...(parsed(row.facts) as Partial<GrantFacts>) };
+    const { facts, isWhole } = storedFacts(parsed(row.facts));
     const [scopes, wanted] = [listOf(row.scopes), listOf(row.wanted)];
     const key: GrantKey = {
       ...{ resource: text('resource'), issuer: text('issuer'), clientId: text('client_id'), account: text('account') },
@@ -306,7 +307,7 @@ export class IdentityStore {
       this.#open(row[column], tokenPlace(grantId({ ...key, facts }), column, gen, facts));
     const [accessToken, refreshToken] = [open('access'), open('refresh')];
     const isOpen = accessToken !== undefined && (row.refresh === null || refreshToken !== undefined);
-    const isReadable = isOpen && scopes !== undefined && wanted !== undefined;
+    const isReadable = isOpen && isWhole && scopes !== undefined && wanted !== undefined;
     return {
       ...{ id: text('id'), gen, ...key, login: text('login'), facts },
       state: isReadable && row.state === 'live' ? 'live' : 'dead',
@@ -364,10 +365,6 @@ const tokenPlace = (
   { tokenEndpoint, revocationEndpoint = '' }: GrantFacts,
 ) => ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
-/** The facts of a row that cannot be read. */
-const noFacts: GrantFacts = {
-  ...{ grantType: 'code', tokenEndpoint: '', authMethod: 'none', way: 'registered', loginMs: 0, asked: [] },
-};
 
 /** Undefined: the column is damaged. */
 function parsed(value: Row[string] | undefined): unknown {
