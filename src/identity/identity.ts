@@ -30,7 +30,7 @@ import type { IdentityPlace } from './identity-place.js';
 import type { IdentityStore } from './identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.js';
 import { OAuthProvider } from './oauth-provider.js';
-import { identityFileName, openStore } from './open-store.js';
+import { identityFileName, openStore, storePatiently } from './open-store.js';
 import { configuredClient, newGrant, withSecrets } from './registration.js';
 import {
   hasCredentials,
@@ -282,7 +282,7 @@ export class Identity {
     const nowMs = clock.date().getTime();
     const own = { ...answer, refreshToken: undefined };
     const grant = newGrant({ url, found, client, account: auth.account, answer: own, scopes, nowMs });
-    return this.#grantOf(store.saveLogin(grant));
+    return this.#grantOf(await storePatiently(clock, () => store.saveLogin(grant)));
   }
 
   /** The next look reads the store in any case: a login may just have ended. */

@@ -189,6 +189,21 @@ describe('AC-A20 a passing fault of the authorization server', () => {
     expect(await docs.refusedOnce()).toBe(true);
   });
 
+  test('AC-A20 a token that arrives while another process writes to the store is stored when that process is done', async () => {
+    const { as, rig, url } = await startLoginWorld();
+    as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
+    const docs = hostOn(rig).provider('docs', url, job(as.issuer));
+    let release = () => {};
+    as.editTokens = (answer) => {
+      release = rig.lock();
+      setTimeout(release, 1_000);
+      return answer;
+    };
+    expect(await docs.refusedOnce()).toBe(true);
+    release();
+    expect(as.tokenRequests()).toHaveLength(1);
+  });
+
   test('AC-A20 metadata that redirects or is invalid is looked at again', async () => {
     const { as, rig, url } = await startLoginWorld();
     as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
