@@ -94,6 +94,7 @@ export class Identity {
   /** Data version of the store at the last look. Undefined: look in any case. */
   #version: number | 'none' | undefined;
   #cancelPoll: Cancel | undefined;
+  #isClosed = false;
 
   constructor(options: IdentityOptions) {
     this.#options = options;
@@ -121,6 +122,7 @@ export class Identity {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#providers.clear();
     this.#cancelPoll?.();
     for (const grant of this.#grants.values()) grant.close();
@@ -282,12 +284,16 @@ export class Identity {
     const nowMs = clock.date().getTime();
     const own = { ...answer, refreshToken: undefined };
     const grant = newGrant({ url, found, client, account: auth.account, answer: own, scopes, nowMs });
-    return this.#grantOf(await storePatiently(clock, () => store.saveLogin(grant)));
+    const stored = this.#grantOf(await storePatiently(clock, () => store.saveLogin(grant)));
+    // The token is for other hosts. This one would renew it for as long as the process lives.
+    if (this.#isClosed) stored.close();
+    return stored;
   }
 
   /** The next look reads the store in any case: a login may just have ended. */
   #watch(): void {
     this.#version = undefined;
+    if (this.#isClosed) return;
     this.#cancelPoll ??= this.#pollLater();
   }
 

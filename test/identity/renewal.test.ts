@@ -204,6 +204,23 @@ describe('AC-A20 a passing fault of the authorization server', () => {
     expect(as.tokenRequests()).toHaveLength(1);
   });
 
+  test('AC-A20 a token that arrives after the host was closed is not renewed by this host', async () => {
+    const { as, rig, url } = await startLoginWorld();
+    as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
+    const clock = new FakeClock();
+    const { provider, identity } = hostOn(rig, { clock });
+    await rig.login({ url });
+    provider('person', url, {});
+    const docs = provider('docs', url, job(as.issuer));
+    as.editTokens = (answer) => {
+      identity.close();
+      return answer;
+    };
+    await docs.refusedOnce();
+    expect(rig.store.grants()).toHaveLength(2);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test('AC-A20 metadata that redirects or is invalid is looked at again', async () => {
     const { as, rig, url } = await startLoginWorld();
     as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
