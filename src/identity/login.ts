@@ -321,10 +321,11 @@ class Login {
       },
       clock.date(),
     );
-    if (answer.kind !== 'tokens' || answer.accessToken === '') throw this.#notRedeemed(answer, client, as.issuer);
+    if (answer.kind !== 'tokens') throw this.#notRedeemed(answer, client, as.issuer);
     const { accessToken, refreshToken } = answer;
     for (const secret of [accessToken, refreshToken]) if (secret) redactor.know(secret);
     try {
+      if (accessToken === '') throw loginRefused(this.#options.server, 'token_invalid');
       const before = this.#before?.facts;
       const identity = await this.#identityOf(answer.idToken, as.issuer, client.clientId);
       const nowMs = clock.date().getTime();
@@ -355,9 +356,8 @@ class Login {
     return identity;
   }
 
-  #notRedeemed(answer: TokenAnswer, client: ChosenClient, issuer: string): HostError {
+  #notRedeemed(answer: Exclude<TokenAnswer, { kind: 'tokens' }>, client: ChosenClient, issuer: string): HostError {
     const { server, store } = this.#options;
-    if (answer.kind === 'tokens') return loginRefused(server, 'token_invalid');
     if (answer.kind === 'unavailable')
       return loginRefused(server, answer.isSent ? 'login_interrupted' : 'login_failed', ` (${answer.reason})`);
     const isGone = isClientRefusal(answer);

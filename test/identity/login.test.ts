@@ -116,6 +116,13 @@ describe('a login', () => {
     expect(as.site.count('revoke')).toBe(2);
   });
 
+  test('a refresh token beside an unusable access token is revoked, because nothing is stored', async () => {
+    const { as, rig, url } = await startLoginWorld();
+    as.editTokens = (answer) => ({ ...answer, token_type: 'mac' });
+    await expect(rig.login({ url })).rejects.toMatchObject({ details: { reason: 'token_invalid' } });
+    expect([as.site.count('revoke'), rig.store.grants()]).toEqual([1, []]);
+  });
+
   test('two accounts of one service can be in use at the same time', async () => {
     const { rig, url } = await startLoginWorld();
     const [one, two] = [await rig.login({ url }), await rig.login({ url, auth: { account: 'work' } })];
