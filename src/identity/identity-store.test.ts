@@ -6,7 +6,7 @@ import type Database from 'libsql';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { loadedLibsql } from '../catalog/store/libsql.js';
 import { seededRandom } from '../kernel/random.js';
-import { shownFacts } from './grant-row.js';
+import { grantId, shownFacts } from './grant-row.js';
 import { IdentityStore, type NewGrant } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
 import { openStore } from './open-store.js';
@@ -167,6 +167,24 @@ describe('grants', () => {
     store.saveLogin(grant({ url: one, resource: '', clientId: 'c2', accessToken: 'newer' }));
     expect(store.grants().filter((row) => row.account === '')).toHaveLength(2);
     expect([find(one), find(other)]).toEqual(['newer', 'of another registration']);
+  });
+
+  test('a grant without a resource that was stored before its URL belonged to the key still opens', () => {
+    const folder = newFolder();
+    const { id, gen, facts } = open(folder).saveLogin(grant({ resource: '' }));
+    const { url: _url, ...before } = facts;
+    const old = grantId({ ...grant({ resource: '' }), facts: before });
+    expect(old).not.toBe(id);
+    const sealer = createSealer(readKeyFile(path.join(folder, 'identity.key')) as Buffer);
+    const seal = (text: string, column: string) =>
+      sealer.seal(text, ['grants', old, column, gen, before.tokenEndpoint, '']);
+    const to = copyOf(folder, (database) => {
+      database
+        .prepare('UPDATE grants SET id = ?, facts = ?, access = ?, refresh = ?')
+        .run(old, JSON.stringify(before), seal('old token', 'access'), seal('old refresh', 'refresh'));
+      database.prepare('UPDATE served SET grant_id = ?').run(old);
+    });
+    expect(open(to).findGrant(grant().url, {})).toMatchObject({ id: old, state: 'live', accessToken: 'old token' });
   });
 
   test('a token is replaced once, by the answer that comes first', () => {
