@@ -1,6 +1,6 @@
 /** `npm run test:long -- <lane>`: the tests that take too long for `npm test`. A lane is one file in test/long/. */
 import process from 'node:process';
-import { bin, ensureBuild, ensureDependencies, ensureSystemPackages } from './bootstrap.mjs';
+import { bin, ensureBuild, ensureConformanceTools, ensureDependencies, ensureSystemPackages } from './bootstrap.mjs';
 import { choose } from './choose.mjs';
 import { run } from './run.mjs';
 
@@ -8,6 +8,8 @@ const lane = choose({ what: 'lane', usage: 'npm run test:long -- <lane>', folder
 if (lane !== undefined) {
   await ensureDependencies();
   await ensureSystemPackages();
+  // They hold the authorization server oidc-provider, which lanes of logins start.
+  await ensureConformanceTools();
   await ensureBuild();
   const args = ['run', '--config', 'vitest.long.config.ts', lane.file, ...lane.rest];
   process.exitCode = await run(process.execPath, [bin('vitest'), ...args]);
