@@ -24,7 +24,10 @@ export interface ClientCapabilities {
 
 /** The sender of requests. A legacy client is one session; a modern client is created for each request. */
 export interface Client {
-  /** Id of the legacy session or stdio process, or the key with `Hostler-Client`. Other clients must not learn it. */
+  /**
+   * Legacy: id of the session. Stdio: id of the process. Modern HTTP: id of the key, with the header `Hostler-Client` if it is sent.
+   * Other clients must not learn this id.
+   */
   readonly id: string;
   readonly principal: Principal;
   /** Name of the client's era (eras/eras.ts). */
@@ -102,7 +105,7 @@ export interface Router {
   unroutedOf?(server: string): UnroutedTemplates | undefined;
   /** Applies the current roles to notifications after keys changed. */
   keysChanged?(now: CurrentPrincipal): void;
-  /** Gives listen streams their result. The gateway calls it before it closes the ingresses. */
+  /** Ends each listen stream with its result. Called before the ingresses close. */
   close?(): void;
 }
 
@@ -230,7 +233,7 @@ export const resultText = (idText: string, parts: readonly JsonText[]): JsonText
   tail,
 ];
 
-/** Omits an undefined id, which could not be read from the request. MCP allows that, and its clients refuse `null`. */
+/** `idText` undefined: the id could not be read, and is omitted. MCP allows that, and MCP clients refuse an id of `null`. */
 export const failureText = (idText: string | undefined, { code, message, data }: RpcFailure): JsonText[] => {
   const id = idText === undefined ? '' : `"id":${idText},`;
   const head = `{"jsonrpc":"2.0",${id}"error":{"code":${code},"message":${JSON.stringify(message)}`;

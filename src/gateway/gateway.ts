@@ -25,7 +25,7 @@ import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/m
 import { createRouter } from './routing/router.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 
-/** The capabilities that a host behind a gateway declares to servers. The bridge answers for clients without one of them. */
+/** The capabilities that a host behind a gateway declares to servers. If a client lacks one, the bridge answers for it. */
 export const gatewayCapabilities = {
   roots: {},
   sampling: {},
@@ -77,8 +77,8 @@ export interface Gateway {
   /** Open HTTP requests and streams, sessions, and the number of HTTP answers since the start. */
   readonly httpUsage: { readonly open: number; readonly sessions: number; readonly answers: number };
   /**
-   * Serves one client over a pipe with the rights of the operator. Resolves when the pipe has ended. `client`: id of the client, if
-   * another pipe may continue for it.
+   * Serves one client over a pipe with the rights of the operator. Resolves when the pipe has ended. `client`: id of a client that may
+   * reconnect over another pipe.
    */
   serveStdio(input: Readable, output: Writable, client?: string): Promise<void>;
   /** Replaces all keys except the local one, and reports invalid keys to `onProblem`. */

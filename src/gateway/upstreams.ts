@@ -16,7 +16,7 @@ type HostPart =
   | 'endInstance';
 
 export interface Upstreams extends Pick<Host, HostPart> {
-  /** Capabilities of endpoints with many servers, as one JSON object. Default: all that the gateway can carry. */
+  /** Capabilities that an endpoint with many servers declares, as one JSON object. Default: all that the gateway can carry. */
   readonly carried?: string;
   /** Resolves when the first listings of these servers have settled, or after 1 s; undefined if none is pending. */
   startupListing(servers: readonly string[]): Promise<void> | undefined;

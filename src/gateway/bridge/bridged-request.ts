@@ -59,7 +59,7 @@ export const rpcError = (era: Era, code: number, message: string, data?: string)
 });
 
 export const refuseUnknown = (request: InboundRequest): void =>
-  request.refuse(RPC.methodNotFound, `no client can be asked ${quoted(request.method)}`);
+  request.refuse(RPC.methodNotFound, `no client supports the request ${quoted(request.method)}`);
 
 export const refuseUndeclared = (request: InboundRequest, need: ClientCapability): void =>
   request.refuse(RPC.methodNotFound, `the client does not support ${describeCapabilities([need])}`);

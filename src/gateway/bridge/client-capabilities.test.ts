@@ -23,11 +23,11 @@ describe('the capability that a request needs', () => {
     expect(isDeclared(need as ClientCapability, capabilitiesOf('{}'))).toBe(false);
   });
 
-  test('is one that no client can have, for an unknown method', () => {
+  test('is undefined for an unknown method: no client supports it', () => {
     expect(neededCapability('vendor/ask', undefined)).toBeUndefined();
   });
 
-  test('is not declared by a smaller capability', () => {
+  test('is not declared by a capability without the mode or member that it needs', () => {
     expect(isDeclared('url', capabilitiesOf('{"elicitation":{}}'))).toBe(false);
     expect(isDeclared('samplingTools', capabilitiesOf('{"sampling":{}}'))).toBe(false);
   });
@@ -55,7 +55,7 @@ describe('the client capabilities that a server receives', () => {
     expect(carried('{}')).toBe('{}');
   });
 
-  test('are reduced where follow-ups are not routed', () => {
+  test('omit extensions and unknown capabilities that the gateway cannot carry', () => {
     expect(
       carried(
         '{"tasks":{},"roots":{},"vendor":1,"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"a":1}}}',
@@ -63,7 +63,7 @@ describe('the client capabilities that a server receives', () => {
     ).toBe('{"roots":{},"extensions":{"io.modelcontextprotocol/ui":{"a":1}}}');
   });
 
-  test('contain no requests to the client, when it cannot be reached', () => {
+  test('contain no capability for requests to the client if the client cannot receive requests', () => {
     expect(carried('{"elicitation":{},"experimental":{"a":1}}', false)).toBe('{"experimental":{"a":1}}');
   });
 });

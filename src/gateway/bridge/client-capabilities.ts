@@ -77,7 +77,7 @@ const extension = 'io.modelcontextprotocol/ui';
 /** A shorter object declares nothing. */
 const emptyBytes = '{"a":1}'.length;
 
-/** Rendered texts: a session, and a cached modern envelope, reuses its capabilities object. */
+/** Rendered texts. A legacy session, or a cached modern envelope, has one capabilities object for all its requests. */
 const written = new WeakMap<Client['capabilities'], string>();
 
 /** The capabilities for the server, as one JSON object. `isReachable` false: the client cannot receive requests. */

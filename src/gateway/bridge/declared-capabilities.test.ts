@@ -10,7 +10,7 @@ test.each([
   ['{"elicitation":true,"sampling":null,"roots":[]}', [false, false, false, false]],
   ['{"roots":{},"roots":{}}', [false, false, false, false]],
   ['[]', [false, false, false, false]],
-])('%s says by form, by URL, sampling, roots: %j', (text, said) => {
+])('%s declares [elicitation by form, by URL, sampling, roots]: %j', (text, said) => {
   const capabilities = new DeclaredCapabilities(Buffer.from(text));
   const { elicitation, elicitationUrl, sampling, roots } = capabilities;
   expect([elicitation, elicitationUrl, sampling, roots]).toEqual(said);

@@ -88,8 +88,8 @@ function inputRequests(server: string, bytes: Buffer, { start, end }: Span): Inp
     const method = memberString(entry, 'method') ?? '';
     const params = memberBytes(entry, 'params');
     const need = neededCapability(method, params);
-    if (!need) throw broken(`asks with ${quoted(method)}, which no client supports`);
-    if (!params && need !== 'roots') throw broken(`asks with ${quoted(method)} but without params`);
+    if (!need) throw broken(`sent the question ${quoted(method)}, which no client supports`);
+    if (!params && need !== 'roots') throw broken(`sent the question ${quoted(method)} without params`);
     found.set(key, { key, method, params, need });
     return undefined;
   });

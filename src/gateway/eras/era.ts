@@ -35,12 +35,12 @@ export interface ClientEra {
   readonly name: string;
   /** The methods of this era among those marked `isEraSpecific` in wire/methods.ts. */
   readonly ownMethods: ReadonlySet<string>;
-  /** `session`: a client without a level gets all logs. `request`: each request sets its level; without one it gets no logs. */
+  /** `session`: a session without a level gets all logs. `request`: a request without a level gets no logs. */
   readonly logLevelSource: 'session' | 'request';
   readonly resourceNotFoundCode: number;
   /** Clients drop a whole list if the output schema of one tool is not of type object. */
   readonly needsObjectOutput: boolean;
-  /** `version`: the header `MCP-Protocol-Version`. */
+  /** Whether a message belongs to this era. `version`: the header `MCP-Protocol-Version`. */
   claims(version: string | undefined, params: Buffer | undefined): boolean;
   /** The result of `initialize` or `server/discover`. */
   handshakeResult(client: Client, endpoint: EndpointDescription): string;
@@ -78,9 +78,9 @@ export interface HttpEra {
 
 export interface StdioPipe extends Pick<Client, 'id' | 'principal' | 'endpoint'> {
   readonly clock: Clock;
-  /** Ids of requests to the client start after it. */
+  /** Requests to the client get ids above this number. */
   readonly lastRequestId: number;
-  /** False: the pipe has ended. */
+  /** Returns false if the pipe has ended. */
   readonly write: (parts: readonly JsonText[]) => boolean;
   writeNotification(text: readonly JsonText[]): void;
   /** Passes a session to the router. */
@@ -105,7 +105,7 @@ export interface StdioEra {
   ended?(exchange: Exchange, hasSucceeded: boolean): void;
   /** Called when the client can send no more answers. */
   clientInputEnded?(): void;
-  /** Called when the pipe has ended. True: the signal of a session informs the router. */
+  /** Called when the pipe has ended. Returns true if the router had the session: then the signal of the session informs the router. */
   end?(): boolean;
 }
 

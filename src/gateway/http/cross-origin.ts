@@ -34,7 +34,7 @@ export class CrossOrigin {
     response.setHeader('Vary', 'Origin');
   }
 
-  /** Returns true if the request was a preflight, which is then answered. */
+  /** Answers a preflight request. Returns false for any other request. */
   answerPreflight(method: string | undefined, received: RequestHeaders, response: ServerResponse): boolean {
     if (method !== 'OPTIONS' || received['access-control-request-method'] === undefined) return false;
     response.writeHead(204, preflight(received));

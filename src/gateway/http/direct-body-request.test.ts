@@ -43,7 +43,7 @@ test('the consumer of the body gets its pieces and its end, and no later disconn
   expect([told.slice(0, -1).join(''), told.at(-1)]).toEqual(['abcdef', 'end']);
 });
 
-test('a sender that leaves before the end is reported once, and its end never', async () => {
+test('a sender that disconnects before the end of the body is reported once, and no end is reported', async () => {
   const told: string[] = [];
   let isOver = () => {};
   const over = new Promise<void>((resolve) => {

@@ -5,8 +5,9 @@
  * Invariants:
  * - At most `max` connections are open. Above that, the oldest anonymous connection is closed.
  * - A quarter of the slots is reserved for anonymous connections, so that a new client can always present its key.
- * - The other slots belong to keys, and one key may take all of them. If none is free, a key with less than a quarter takes a
- *   slot from the key with the most: its oldest idle connection, else its oldest. A key with a quarter or more is refused.
+ * - The other slots belong to keys, and one key may take all of them. If none is free, a key with less than a quarter of them takes
+ *   one from the key with the most, if that key has more than a quarter. That key loses its oldest idle connection, or its oldest if
+ *   none is idle. Otherwise the new connection is refused.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
@@ -14,7 +15,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HttpLimits } from './http-limits.js';
 
 class Connection implements SharedConnection {
-  /** Response to the last request with a key, until it is finished: it refers to the request and its body. */
+  /** Response to the last request with a key. Released when it closes, because it keeps the request and its body in memory. */
   #response: ServerResponse | undefined;
 
   constructor(readonly socket: Socket) {}
@@ -26,7 +27,7 @@ class Connection implements SharedConnection {
   answerWith(response: ServerResponse): void {
     this.#response = response;
     response.once('close', () => {
-      // A pipelined request may have set the next one.
+      // A pipelined request may have replaced `#response` already.
       if (this.#response === response) this.#response = undefined;
     });
   }
@@ -137,7 +138,7 @@ export class ConnectionShares<C extends SharedConnection> {
     return this.#byKey.get(key)?.size ?? 0;
   }
 
-  /** The connection to take from the key with the most, if that key has more than a quarter. */
+  /** The connection to close, of the key with the most connections. Undefined: no key has more than a quarter. */
   #excess(): C | undefined {
     let most: ReadonlySet<C> | undefined;
     for (const own of this.#byKey.values()) if (own.size > (most?.size ?? this.#quarter)) most = own;
@@ -202,7 +203,7 @@ export class LingeringClose {
     socket.resume();
   }
 
-  /** Makes the connection linger if the request is still incomplete when Node closes it after the answer. */
+  /** Makes the connection linger if its request is still incomplete when Node closes the connection after the answer. */
   insteadOfCut(request: Pick<IncomingMessage, 'socket' | 'complete'>): void {
     const { socket } = request;
     socket.destroySoon = () => {

@@ -3,7 +3,7 @@
  * Each request passes these guards in this order before its body is read: Host and Origin, path, key, endpoint, method, type,
  * length. parse-post.ts then passes the message to its era. Routes (routes.ts) declare the guards they need.
  * Not here: checking keys (`authenticate`), handling requests (`router`).
- * Invariants: a request reaches the router only after it passed all guards; its headers never do. All data stored for a client
+ * Invariants: the router gets a request only after it passed all guards, and never gets its headers. All data stored for a client
  * has a bound (http-limits.ts).
  */
 import { createServer, type Server, type ServerOptions, type ServerResponse } from 'node:http';
@@ -49,7 +49,7 @@ export interface HttpListen {
   readonly hosts?: readonly string[];
   /** Origins of web pages that may send cross-origin requests. */
   readonly origins?: readonly string[];
-  /** Serves HTTPS with these files, and with their successors when they are replaced. */
+  /** Serves HTTPS with these files. They are read again when they change. */
   readonly tls?: TlsPaths | undefined;
 }
 
@@ -72,7 +72,7 @@ export interface HttpIngress {
   /** Resolves with `url`; rejects if the address cannot be bound. */
   listen(): Promise<string>;
   figures(): IngressFigures;
-  /** With `opensLater`: the host is open. */
+  /** With `opensLater`: reports that the host is open. */
   opened(): void;
   /** Replaces the allowed names and origins. The names of this machine stay allowed. */
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
@@ -245,7 +245,7 @@ class Ingress implements HttpIngress {
   #tlsServer(options: ServerOptions<typeof DirectBodyRequest>, tls: TlsPaths): TlsServer<typeof DirectBodyRequest> {
     const { headerMs, connections } = this.#limits;
     const server = createTlsServer({ ...options, ...readTls(tls), handshakeTimeout: headerMs });
-    // Connections before the end of their handshake.
+    // Also bounds connections during their handshake, which `HttpConnections` does not count.
     server.maxConnections = 2 * connections;
     server.on('secureConnection', (socket: Socket) => this.#connections.add(socket));
     const { clock, onProblem } = this.#context;
@@ -260,7 +260,7 @@ class Ingress implements HttpIngress {
   #take(request: DirectBodyRequest, response: ServerResponse, expectsContinue: boolean): void {
     const headers = request.headers as RequestHeaders;
     const { lingering } = this.#context;
-    // This is the last answer on the connection: the client requested that, or uses HTTP/1.0.
+    // The connection closes after this answer, because the client requested that or uses HTTP/1.0.
     if (!response.shouldKeepAlive) lingering.insteadOfCut(request);
     // An internal error must fail only this request.
     try {

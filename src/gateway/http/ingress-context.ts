@@ -30,9 +30,9 @@ export interface IngressContext {
   readonly authenticate: Authenticate;
   /** Number of key changes. If it grew while a body arrived, the request is authenticated again. */
   keyChanges: number;
-  /** True: only new requests are refused. Open requests may still wait for answers and notifications. */
+  /** True: new requests are refused. Answers and notifications of clients are still accepted: open requests may wait for them. */
   isStopping: boolean;
-  /** Receives internal errors. The request was answered. */
+  /** Receives internal errors. The client gets a generic error. */
   readonly onProblem: (error: unknown) => void;
 }
 

@@ -32,7 +32,7 @@ async function pair(): Promise<[ours: Socket, theirs: Socket]> {
   return [ours, theirs];
 }
 
-/** Everything until our side ended; the client's own is left open. */
+/** All text that the client receives until our side ends. The client's side stays open. */
 async function heard(socket: Socket): Promise<string> {
   let text = '';
   socket.on('data', (chunk) => {
@@ -56,7 +56,7 @@ test('X19 our side ends, the client’s side is read until its end, and its data
   expect([lingering.size, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-test('X19 it is cut at the first byte above the limit', async () => {
+test('X19 a lingering connection is cut at the first byte above the limit', async () => {
   const [ours, theirs] = await pair();
   lingering.end(ours, answer);
   theirs.write('x'.repeat(1_001));
@@ -64,7 +64,7 @@ test('X19 it is cut at the first byte above the limit', async () => {
   expect([ours.bytesRead, lingering.size]).toEqual([1_001, 0]);
 });
 
-test('X19 it is cut when its time is over, and not before', async () => {
+test('X19 a lingering connection is cut when its time is over, and not before', async () => {
   const [ours] = await pair();
   lingering.end(ours, answer);
   clock.advance(999);

@@ -1,10 +1,11 @@
 /**
- * The open requests of all clients. Keys share one bound; slow requests get a sign of life; shutdown waits for the rest.
- * Invariants: at most `max` requests are open, and one timer serves all. A key below a quarter of `max` gets every free slot.
+ * The open requests of all clients. All keys share one bound. A slow request gets an event stream, so that proxies see output.
+ * Shutdown waits for all requests except listen streams.
+ * Invariants: at most `max` requests are open, and one timer serves all. A key below a quarter of `max` may take any free slot.
  * A key above its quarter gets a free slot only under these rules:
  * - A key that is alone may take all slots.
  * - While other keys have requests, a quarter of the slots stays free for keys below their quarter.
- * - For `contendedMs` after such a key was refused, keys above their quarter get no slot.
+ * - For `contendedMs` after a key below its quarter was refused, keys above their quarter get no slot.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -19,7 +20,7 @@ export interface OpenExchange {
   readonly startedAtMs: number;
   /** True until the first byte is written. A proxy may drop a silent connection. */
   readonly isSilent: boolean;
-  /** Starts an event stream as a sign of life of a slow request. */
+  /** Starts an event stream for a slow request, so that its connection is not silent. */
   linger(): void;
   shutDown(): void;
   /** Adopts the current principal of the key, or ends the exchange if the key was revoked. */

@@ -85,7 +85,7 @@ export const REFUSALS = {
   batch: refusal(
     400,
     invalid,
-    `batches are for sessions of protocol 2025-03-26, at most ${grouped(HTTP_LIMITS.batch)} messages, without initialize`,
+    `a batch needs a session of protocol 2025-03-26, and has 1 to ${grouped(HTTP_LIMITS.batch)} messages, none of them initialize`,
   ),
   noAnswers: refusal(400, invalid, 'this protocol version has no requests to clients; send requests or notifications'),
   sessionMissing: refusal(

@@ -50,7 +50,7 @@ test('a sender that disconnects gets no answer', () => {
   body.end();
 });
 
-test('X19 all bodies being read hold at most the budget together, and each releases its part when it ends', () => {
+test('X19 all incomplete bodies together use at most the budget, and each releases its part at its end', () => {
   const budget = new ByteBudget(6_000);
   const halves = ['x'.repeat(2_000), 'x'.repeat(2_000)];
   const told: string[] = [];

@@ -63,7 +63,7 @@ test('a key ends in the instant it expires', () => {
   expect(keyring.authenticate('Bearer ann-key')).toBeUndefined();
 });
 
-test('replaced keys hold at once, and the local one stays', () => {
+test('replaced keys are valid at once, and the local key stays valid', () => {
   const keyring = ring();
   keyring.replace(keysOf({ ann: { hash: hashOf('new-key'), role: 'ops' } }));
   expect(keyring.authenticate('Bearer ann-key')).toBeUndefined();

@@ -2,7 +2,7 @@
  * The keys of the gateway, and the principal of each.
  * Not here: the configuration (config/keys.ts).
  * Keys are looked up by SHA-256. The lookup time may leak the hash of the presented key, but its sender can compute that hash.
- * It reveals no other key, because similar keys have unrelated hashes. The header cache is a Map, with a hash seed per process.
+ * The time reveals no other key, because similar keys have unrelated hashes. The header cache is a Map, with a hash seed per process.
  * Invariants: no error and no log contains a key. A key has the same Principal object until its id or role changes.
  * The principal of the local key is the embedder.
  */
@@ -116,7 +116,7 @@ const usableKey = /^[A-Za-z0-9._~+/-]{32,512}=*$/;
 const othersMayUse = 0o077;
 
 /**
- * The local key: a file in the data directory, created by the first start. Its readers have the rights of the embedder.
+ * The local key: a file in the data directory, created by the first start. A reader of the file has the rights of the embedder.
  * Invariants: concurrent first starts create one key, and all of them use it. A symbolic link, or a file that other users could
  * read, is refused and not repaired: another user may already know the key.
  */
@@ -157,7 +157,7 @@ function read(file: string): string | undefined {
         'replace it by a file with the key, or remove it: the next start creates one',
         cause,
       );
-    throw unusable(file, 'cannot be read', 'give it to the user that Hostler runs as', cause);
+    throw unusable(file, 'cannot be read', 'make the user that runs Hostler its owner', cause);
   }
   try {
     mustBePrivate(file, descriptor);

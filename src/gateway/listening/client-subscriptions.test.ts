@@ -208,7 +208,7 @@ describe('a modern stream', () => {
     },
   );
 
-  test('that ended before it began holds nothing', async () => {
+  test('that ended before it began has no subscription', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();
     gateway.upstreams.onSubscribe = () => promise;

@@ -67,13 +67,16 @@ export class ClientSubscriptions {
     entry.uris ??= new Map();
     const { uris } = entry;
     if (uris.has(uri)) return exchange.succeed('{}');
-    if (uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
+    if (uris.size >= urisMax)
+      return exchange.fail(
+        invalidParams(`this session has ${urisMax} subscriptions already: unsubscribe from one first`),
+      );
     const subscription: Subscription = { release: undefined };
     uris.set(uri, subscription);
     const notify = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, withoutStreamId(params));
     subscribe(this.#parts, () => entry.session, uri, found, notify).then(
       (release) => {
-        // Meanwhile the client has unsubscribed, or the session has ended.
+        // The client may have unsubscribed, or the session may have ended, before the server granted the subscription.
         if (uris.get(uri) !== subscription) release();
         else subscription.release = release;
         exchange.succeed('{}');

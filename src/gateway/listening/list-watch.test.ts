@@ -89,7 +89,7 @@ test('nothing is compared, and no timer runs, without clients', () => {
   expect(gateway.clock.pendingTimers).toBe(0);
 });
 
-test('a client with a new role is notified of the lists it changes, and from then on by that role', () => {
+test('a client with a new role is notified of the lists that differ, and of later changes that the role may see', () => {
   const gateway = new FakeGateway(servers);
   gateway.upstreams.allow(({ role }, server) => role === 'all' || server === 'web');
   const as = (id: string, role: string) => ({ id, role, scopes: [] });

@@ -131,7 +131,7 @@ export class ListenStream {
       if (this.#isOver) break;
       const found = viewNow().findResource(uri);
       if (!found || isAmbiguous(found)) continue;
-      // The rejection is handled here: the loop may wait before the promises are awaited, and an unhandled one ends the process.
+      // Rejections are handled here: the loop may wait before it awaits the promises, and an unhandled rejection ends the process.
       subscribing.push(
         this.#subscribe(uri, found).then(
           () => void granted.add(uri),
@@ -187,7 +187,7 @@ export class ListenStream {
     return `"${SUBSCRIPTION_ID}":${this.#exchange.idText}`;
   }
 
-  /** Releases everything after the client has gone. */
+  /** Releases all subscriptions. Nothing is sent afterwards. */
   end(): void {
     this.#isOver = true;
     for (const release of this.#releases.splice(0)) release();

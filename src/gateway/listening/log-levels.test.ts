@@ -58,7 +58,7 @@ describe('servers', () => {
     expect(looks).toBe(0);
   });
 
-  test('W28 get it again in a renewed session, and once in each', () => {
+  test('W28 get the level again in a renewed session, and once in each session', () => {
     const { levels, sent, upstreams } = make();
     levels.set('s1', 'info', somebody, all);
     upstreams.renew('a');
@@ -70,7 +70,7 @@ describe('servers', () => {
     expect(sent().slice(2)).toEqual(['a {"level":"debug"}', 'a {"level":"debug"}']);
   });
 
-  test('get it again when they restart', () => {
+  test('get the level again when they restart', () => {
     const { levels, sent, upstreams } = make();
     levels.set('s1', 'info', somebody, all);
     upstreams.setState('rests', 'ready');

@@ -42,7 +42,7 @@ export class LogLevels {
   readonly #upstreams: Upstreams;
   /** Requested levels by session. */
   readonly #requested = new Map<string, Requested>();
-  /** The level that Hostler sent to each server, and the session in which it was sent. */
+  /** The level that Hostler sent to each server, and the session with the server in which it was sent. */
   readonly #sent = new Map<string, { readonly level: LogLevel; readonly session: number }>();
   /** Cached sets: sessions with the same view pass the same array. */
   readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
@@ -64,7 +64,7 @@ export class LogLevels {
     this.#requested.delete(session);
   }
 
-  /** A new session starts with the server's default level, so the level is sent again. */
+  /** A new session with a server starts at the server's default level, so the level is sent again. */
   changed(server: string): void {
     const isReady = this.#upstreams.known(server)?.isReady ?? false;
     if (!isReady) this.#sent.delete(server);

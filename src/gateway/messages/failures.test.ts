@@ -12,7 +12,7 @@ const context: FailureContext = {
   serverInfo: '{}',
 };
 
-/** Failures for which the protocol has its own codes; other failures deny a well-formed call its result. */
+/** Failures that become JSON-RPC errors. Any other failure becomes a tool result with `isError`. */
 const protocolErrors = ['invalid_request', 'invalid_arguments', 'unauthenticated', 'tool_not_found', 'cancelled'];
 
 describe('a tool call that fails with', () => {

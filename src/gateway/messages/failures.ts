@@ -2,7 +2,7 @@
  * Converts errors for clients. An invalid request and an error of the server become JSON-RPC errors.
  * Any other failure of a tool call becomes a tool result: one sentence for the model, and facts in `_meta`.
  * Not here: results (eras/).
- * Invariant: the only `cause` of an error that a client sees is an error object of the server.
+ * Invariant: clients never see the `cause` of an error, unless it is an error object of the server.
  */
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';

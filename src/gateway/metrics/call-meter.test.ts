@@ -38,7 +38,7 @@ test('a duration is in the first bucket that it does not exceed', () => {
 });
 
 describe('names', () => {
-  test('of unknown or removed servers are not counted, but their calls are', () => {
+  test('of unknown or removed servers are not stored, but their calls are counted', () => {
     const meter = new CallMeter();
     for (let i = 0; i < 10_000; i++) meter.called(`made-up-${i}`, 'denied', 1);
     meter.called('real', 'ok', 1);

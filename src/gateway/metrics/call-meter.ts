@@ -9,7 +9,7 @@ import type { CallOutcome } from '../../policy/policy-events.js';
 
 export const outcomes: readonly CallOutcome[] = ['ok', ...(Object.keys(ERRORS) as (keyof typeof ERRORS)[])];
 
-/** Upper bounds, from a cached answer to the maximum duration of a call. */
+/** Upper bounds of the buckets: the first suits cached answers, the last is the maximum duration of a call. */
 export const bucketsMs: readonly number[] = [
   1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 600_000,
 ];

@@ -87,7 +87,7 @@ async function openRegistry(): Promise<(scrape: Scrape) => Promise<string>> {
   };
 }
 
-/** The result has only the members that a registry uses. The histogram class of prom-client does not accept ready counts. */
+/** The result has only the members that a registry uses. The histogram class of prom-client does not accept precomputed counts. */
 const asMetric = ({ name, help, type, read }: MetricRow, current: () => Scrape): Metric =>
   ({
     name,

@@ -18,7 +18,7 @@ const nameCharsShown = 200;
 export interface PassthroughTarget {
   readonly server: string;
   readonly edits: MemberEdits;
-  /** True if a server that is not listed yet may be a better target. */
+  /** True if a server whose lists are not known yet may be a better target. */
   readonly isGuess?: boolean;
 }
 

@@ -32,7 +32,7 @@ export interface RelayContext {
   readonly views: Views;
   readonly levels: LogLevels;
   readonly servers: ServerInfoCache;
-  /** Whether no key and no role exists now. Only then may one caller's result be cached for all. */
+  /** True while neither keys nor roles are configured. Only then may one caller's result be cached for all. */
   readonly mayBePublic: () => boolean;
   /** Receives internal errors. The client gets a generic error. */
   readonly onProblem: (error: unknown) => void;
@@ -40,7 +40,7 @@ export interface RelayContext {
 
 const callKeys = ['name', 'arguments', '_meta', 'inputResponses', 'requestState'] as const;
 const hopKeys = ['_meta', 'inputResponses', 'requestState'] as const;
-/** Includes `name`, `uri` and `ref`, so that a request with two of the same is refused. */
+/** Includes `name`, `uri` and `ref`, so that a request with a duplicate of one is refused. */
 const passthroughKeys = [...hopKeys, 'name', 'uri', 'ref'] as const;
 const noArguments = Buffer.from('{}');
 const nameCharsShown = 200;
@@ -261,7 +261,7 @@ class UpstreamRequest implements BridgedRequest {
     return Buffer.concat([...names.flatMap((name) => [Buffer.from(name), nul]), params, nul]);
   }
 
-  /** Progress token and log level of the new exchange replace those of the first one. */
+  /** The progress token and log level of the new exchange replace those of the first exchange. */
   moveTo(exchange: Exchange): void {
     const [bytes] = (exchange.params && uniqueMembers(exchange.params, ['_meta'])) ?? [];
     const meta = readMeta(bytes) ?? noMeta;
@@ -304,8 +304,8 @@ function metaFor(
 }
 
 /**
- * Splits `_meta` of a client's request into members for the gateway and members for the server.
- * Invariant: protocol members of the client's hop never reach the server.
+ * `_meta` of a client's request, split into members for the gateway and members for the server.
+ * Invariant: protocol members of the client's `_meta` never reach the server.
  */
 interface RequestMeta {
   /** JSON text of the token as sent, quotes included. */

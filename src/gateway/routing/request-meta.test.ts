@@ -37,7 +37,7 @@ describe('_meta', () => {
     expect(read(`{${key('logLevel')}:${level}}`)).toMatchObject({ logLevel: expected, forwarded: undefined });
   });
 
-  test.each(['[]', '7', 'null', '{"a":1,"a":2}', '{"a":1,"\\u0061":2}'])('%s is none', (text) => {
+  test.each(['[]', '7', 'null', '{"a":1,"a":2}', '{"a":1,"\\u0061":2}'])('%s is refused', (text) => {
     expect(read(text)).toBeUndefined();
   });
 });

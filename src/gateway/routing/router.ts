@@ -26,7 +26,7 @@ import {
 } from '../exchange.js';
 import { ClientSubscriptions } from '../listening/client-subscriptions.js';
 import { ListWatch } from '../listening/list-watch.js';
-import { isLogLevel, LogLevels } from '../listening/log-levels.js';
+import { isLogLevel, LogLevels, logLevels } from '../listening/log-levels.js';
 import type { Upstreams } from '../upstreams.js';
 import { ListPages, readCursor } from '../views/list-pages.js';
 import type { Position } from '../views/table.js';
@@ -39,7 +39,7 @@ export interface RouterOptions {
   readonly upstreams: Upstreams;
   readonly bridge: Bridge;
   readonly clock: Clock;
-  /** Whether no key and no role exists now. Only then may results have `cacheScope: "public"`. Default: never. */
+  /** True while neither keys nor roles are configured. Only then may results have `cacheScope: "public"`. Default: never. */
   readonly mayBePublic?: () => boolean;
   /** serverInfo of endpoints with many servers. */
   readonly serverInfo: { readonly name: string; readonly version: string };
@@ -121,7 +121,7 @@ export class GatewayRouter implements Router {
     return mirrored.length === 0 ? undefined : mirrored;
   }
 
-  /** Uses the embedder's view of `/mcp`, which has all servers. Smaller endpoints omit no other templates. */
+  /** Uses the embedder's view of `/mcp`, which has all servers. An endpoint with fewer servers routes at least the same templates. */
   unroutedOf(server: string): UnroutedTemplates | undefined {
     return this.#views.of(everything, embedder).unroutedOf(server);
   }
@@ -189,7 +189,7 @@ export class GatewayRouter implements Router {
     const { client, params } = exchange;
     const [value] = (params && uniqueMembers(params, ['level'])) ?? [];
     const level = value && stringOf(value);
-    if (!isLogLevel(level)) return exchange.fail(invalidParams('level must be one of the levels of a log'));
+    if (!isLogLevel(level)) return exchange.fail(invalidParams(`level must be one of ${logLevels.join(', ')}`));
     this.#levels.set(client.id, level, client.principal, this.#viewOf(client).servers);
     exchange.succeed('{}');
   }
@@ -258,7 +258,7 @@ const sharedUri = (server: string, uri: string, first: string): HostError =>
 
 export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
 
-/** Returns undefined, the first page, if there is no cursor. */
+/** Returns undefined without a cursor: the client requests the first page. */
 function pageAfter(params: Buffer, method: ListMethod): Position | undefined | 'invalid' {
   const members = uniqueMembers(params, ['cursor']);
   if (!members) return 'invalid';

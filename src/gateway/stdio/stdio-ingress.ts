@@ -55,7 +55,7 @@ const flushMs = 2_000;
 /** How long requests in progress may take after the client closed its output. */
 const drainAfterEndMs = 10_000;
 const methodBytesMax = 256;
-/** Leaves room to count up in the integers that JSON readers keep exact. */
+/** Bound of the first id. JSON readers keep integers up to 2 ** 53 exact, so later ids have room. */
 const idsMax = 2 ** 52;
 
 export interface StdioIngressOptions {
@@ -112,7 +112,7 @@ class PipeIngress implements StdioIngress, Pipe {
     });
     const pipe: StdioPipe = {
       ...{ id: this.#id, principal, endpoint, clock, write: this.#send },
-      // A relay may continue its client with another host: a late answer must not match a request of that host.
+      // A relay may move its client from one host to another. A late answer for the old host must not match a request of this one.
       lastRequestId: options.client === undefined ? 0 : randomInt(systemRandom, 1, idsMax),
       writeNotification: (text) => this.writeNotification(text),
       opened: (session) => this.#guard(() => options.router.opened(session)),
@@ -173,7 +173,8 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   ask(owner: StdioExchange, ...request: Parameters<Ask>): Promise<Answer> {
-    if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that this belongs to has ended'));
+    if (!owner.isOpen)
+      return Promise.reject(new HostError('cancelled', 'the request that caused the question has ended'));
     if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
     return (owner.era as Required<StdioEra>).ask(owner, ...request);
   }

@@ -3,7 +3,7 @@
  * An item keeps the bytes of its server, except for its name. A tool of a server that is not ready also shows that state.
  * Not here: the content of a list (view.ts), the order of paging (table.ts).
  * Invariants: pages and bytes are bounded. A cursor names the last item of the previous page, so it survives list changes.
- * Clients can write cursors themselves, so only pages that begin where a page of the present list begins are cached.
+ * A client may make up a cursor, so a page is cached only if a client that reads the whole list gets the same page.
  */
 import type { ListMethod } from '../../session/lists.js';
 import { latin1 } from '../../wire/channel.js';
@@ -33,7 +33,7 @@ export interface PageRequest {
   readonly method: ListMethod;
   /** Text of the members that the client's era adds at the end of the result. */
   readonly trailer: string;
-  /** The client drops a whole list if the output schema of one tool is not of type object. */
+  /** True if the client drops a whole list when the output schema of one tool is not of type object. */
   readonly needsObjectOutput?: boolean;
   /** Undefined for the first page. */
   readonly after: Position | undefined;
@@ -177,10 +177,10 @@ function withState(raw: Buffer, state: string): string {
 const cursorAfter = (method: ListMethod, { server, key }: Position): string =>
   Buffer.from(JSON.stringify([method, server, key])).toString('base64url');
 
-/** Bounds the work for a cursor that was made up: its content was not scanned with the request. */
+/** Bounds the work for a made-up cursor: the scan of the request does not read the content of a cursor. */
 const cursorCharsMax = 65_536;
 
-/** Undefined for a cursor that no page of this list has contained. */
+/** Undefined for a text that cannot be a cursor of this method. */
 export function readCursor(method: ListMethod, cursor: string): Position | undefined {
   if (cursor.length > cursorCharsMax) return undefined;
   try {

@@ -20,7 +20,7 @@ export interface Entry {
   readonly key: string;
   /** The name that clients see. */
   readonly name: string;
-  /** The name that the entry has if no other entry wants the same one. */
+  /** The name of the entry, unless another entry prefers the same name. */
   readonly preferredName: string;
   readonly item: ShownItem;
   /** Number of the content. Two entries with equal numbers have the same bytes and the same name. */

@@ -36,7 +36,7 @@ interface Parsed {
   readonly templates: [text: string, template: UriTemplate][];
 }
 
-/** Factor of `max` that bounds how many templates of one server are parsed. */
+/** At most `triesPerRoute * max` templates of one server are parsed. */
 const triesPerRoute = 2;
 
 export class TemplateRoutes {

@@ -31,7 +31,7 @@ describe('names at an endpoint of many servers', () => {
     expect(names).not.toContain(hashed);
   });
 
-  test('differ for names that differ in broken characters only', () => {
+  test('differ for names that differ in unpaired surrogates only', () => {
     expect(new Set(named(['s', '\ud800'], ['s', '\ud801'], ['s', '\udfff'])).size).toBe(3);
   });
 

@@ -1,8 +1,8 @@
 /**
- * The names of tools and prompts at an endpoint of many servers: `<server>__<tool>`.
+ * The names at an endpoint of many servers: `<server>__<tool>` for tools and prompts, `hostler://` URIs for resources.
  * Not here: the content of lists (view.ts), names that the operator chose (config/tool-rules.ts).
- * Invariants: names are unique, have at most 64 characters, and only characters that clients accept. A name depends only on its
- * server and tool, unless two names would be equal. Then each of them gets a hash, independent of their order.
+ * Invariants for tools and prompts: names are unique, have at most 64 characters, and only characters that clients accept. A name
+ * depends only on its server and tool, unless two names would be equal. Then each of them gets a hash, independent of their order.
  */
 import { createHash } from 'node:crypto';
 import { editMembers } from '../../wire/json-edit.js';
@@ -12,7 +12,7 @@ export interface PreferredName {
   readonly server: string;
   /** The server's own name. The hash covers server and tool. */
   readonly tool: string;
-  /** The name that the tool has if no other tool wants the same one. */
+  /** The name of the tool, unless another tool prefers the same name. */
   readonly name: string;
 }
 

@@ -79,7 +79,7 @@ describe('E9 matching is linear', () => {
   });
 });
 
-/** All places that each part can reach, one after the other, with the same meaning of `{x}` between two of `{+y}`. */
+/** Tries every possibility: for each part, all positions in the URI where it can end. `{x}` between two `{+y}` may match slashes. */
 function matchesNaively(parts: readonly string[], uri: string): boolean {
   const isWide = (part: string) => part === '{+y}';
   const merged: string[] = [];

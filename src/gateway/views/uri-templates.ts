@@ -1,7 +1,7 @@
 /**
  * Decides whether a URI may be an expansion of a URI template (RFC 6570). The match selects a server, which then checks the
  * URI. `{var}` matches any text without a slash. `{+var}` and the other operators match any text. A `{var}` between two
- * operator expressions may also match slashes. Otherwise matching would need backtracking.
+ * operator expressions may also match slashes, because excluding them would need backtracking.
  * Invariant: for all texts, a match takes at most two comparisons per character of the URI and one per character of the
  * template. Literals are searched by `SearchText`, because `indexOf` is quadratic for some texts.
  */
@@ -123,8 +123,8 @@ function compile(parts: readonly TemplatePart[]): Pattern {
   const widest: Expression = parts.includes('anything') ? 'anything' : 'segment';
   const last = parts.lastIndexOf(widest);
   if (last < 0) return { left: [], middle: [], right: [], between: undefined };
-  // If no expression matches any text, everything up to the last expression is matched from the left. Taking the first match of
-  // each literal leaves the most text for the following literals.
+  // If every expression is a `segment`, everything up to the last one is matched from the left. Taking the first match of each
+  // literal leaves the most text for the following literals.
   const first = widest === 'anything' ? parts.indexOf(widest) : last;
   const literals = new Literals(
     parts.reduce((sum, part) => sum + (typeof part === 'object' ? part.literal.length : 0), 0),
@@ -185,7 +185,7 @@ function readingOf(codes: Uint16Array): Reading {
   return { codes, nextSlash };
 }
 
-/** Matches one side and returns the number of characters it used (the minimum), or -1 if it does not match within `end`. */
+/** Matches one side. Returns the smallest number of characters that it can take, or -1 if it does not match within `end`. */
 function consume({ codes, nextSlash }: Reading, side: Side, end: number, meter: Meter): number {
   let at = 0;
   for (const { literal, hasGap } of side) {

@@ -259,8 +259,8 @@ describe('legacy client, legacy server', () => {
   test.each([
     ['elicitation/create', '{"mode":"url"}', 'the client does not support elicitation by url'],
     ['sampling/createMessage', '{}', 'the client does not support sampling'],
-    ['vendor/ask', '{}', "no client can be asked 'vendor/ask'"],
-  ])('%s %s is refused when the client does not have it', async (method, params, message) => {
+    ['vendor/ask', '{}', "no client supports the request 'vendor/ask'"],
+  ])('%s %s is refused if the client does not support it', async (method, params, message) => {
     const exchange = fakeExchange('legacy', { capabilities: '{"elicitation":{}}' });
     const asked = inbound(method, params);
     const { relayed, finish } = middle(exchange, asked);

@@ -60,13 +60,14 @@ export class ClientRequests {
     params: JsonText | undefined,
     { deadlineAtMs, signal }: AskLimits,
   ): Promise<Answer> {
-    if (this.#isEnded) return Promise.reject(unanswered('transport', method, 'cannot be answered: the client is gone'));
+    if (this.#isEnded)
+      return Promise.reject(unanswered('transport', method, 'cannot be answered: the client has disconnected'));
     if (this.size >= this.#max) return Promise.reject(tooMany(this.#max));
     if (signal?.aborted) return Promise.reject(unanswered('cancelled', method, 'was cancelled before it was sent'));
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       const cancelTimer = this.#clock.at(deadlineAtMs, () => this.#giveUp(id, 'timeout', 'was not answered in time'));
-      const onAbort = () => this.#giveUp(id, 'cancelled', 'is no longer wanted');
+      const onAbort = () => this.#giveUp(id, 'cancelled', 'was withdrawn before it was answered');
       const cancelWait = this.#isInitialized ? undefined : this.#waitForInitialized(id);
       const settle = (outcome: Answer | HostError) => {
         this.#open?.delete(id);
@@ -97,14 +98,14 @@ export class ClientRequests {
   withdraw(owner: object): void {
     if (!this.#open || this.#open.size === 0) return;
     for (const [id, ask] of [...this.#open])
-      if (ask.owner === owner) this.#giveUp(id, 'cancelled', 'is no longer wanted');
+      if (ask.owner === owner) this.#giveUp(id, 'cancelled', 'was withdrawn before it was answered');
   }
 
   /** Called when the client can send no more answers. */
   end(): void {
     this.#isEnded = true;
     for (const id of [...(this.#open?.keys() ?? [])])
-      this.#giveUp(id, 'transport', 'was not answered before the client was gone');
+      this.#giveUp(id, 'transport', 'was not answered before the client disconnected');
   }
 
   #send(id: number, { method, params, send, settle }: Ask): void {

@@ -21,7 +21,7 @@ const removals: MemberEdits = ['resultType', 'ttlMs', 'cacheScope'].map((key) =>
 const translateResult: ClientEra['translateResult'] = (bytes, { from }) => {
   if (!eraNamed(from).typesResults || !marks.some((mark) => bytes.includes(mark))) return [bytes];
   const kind = memberString(bytes, 'resultType');
-  if (kind !== undefined && kind !== 'complete') return badResult('is of a kind that this client cannot take');
+  if (kind !== undefined && kind !== 'complete') return badResult('has a resultType that this client does not support');
   const edited = editMembers(bytes, removals);
   return edited ? [edited] : badResult('is not an object');
 };

@@ -1,7 +1,7 @@
 /**
  * One event stream of a legacy session, and the store of its events. A client that lost its connection resumes after the last
  * event id that it read.
- * Invariants: an event is stored before it is written. A stream has at most one reader, and stores nothing before the first.
+ * Invariants: an event is stored before it is written. A stream has at most one reader, and stores nothing before its first reader.
  * A `list_changed` is not stored: at most one per list is pending, and a missed one is written again with its old number.
  * Events and bytes are bounded per session and in total; the oldest events of the session are dropped first.
  */
@@ -31,7 +31,7 @@ export class EventStream {
   #wasRead = false;
   /** Number of the last event written to a reader. */
   #writtenSeq: number;
-  /** Methods of `list_changed` notifications to be written. An array: a session may never have a reader. */
+  /** Methods of `list_changed` notifications to be written. An array: it is small, and a session may never have a reader. */
   #pending: string[] | undefined;
   /** Event number of the last write of each such method. */
   #written: Map<string, number> | undefined;

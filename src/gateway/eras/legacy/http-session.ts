@@ -131,7 +131,7 @@ export class LegacySession implements ClientSession {
     return this.#streams?.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
   }
 
-  /** A stream that replays the stored events of a finished one. */
+  /** A stream that replays the stored events of a finished stream. */
   finishedStream(no: number): EventStream {
     return new EventStream(no, this.#store, this.#count);
   }

@@ -30,7 +30,7 @@ function setUp(sessions = 3) {
     if (isInitialized) session.touch();
     return { session, isAdmitted };
   };
-  /** As the client does when it sends a request, and reads its answer later. */
+  /** Opens a request of the session, which stays open until `answer`. */
   const use = (session: LegacySession) => {
     session.touch();
     session.exchanges.set('1', { cancel: () => session.exchanges.clear() });
@@ -62,7 +62,7 @@ test('W17 the session that was unused for longest is evicted; its age does not m
   expect(ids('a', 'b', 'c', 'd')).toEqual(['a', 'c', 'd']);
 });
 
-test('W17 a session with an open request is never evicted, and can be again after the answer', () => {
+test('W17 a session with an open request is not evicted before the request is answered', () => {
   const { open, use, answer, ids } = setUp();
   const [a, b] = [open('a').session, open('b').session];
   open('c');
@@ -100,7 +100,7 @@ test('W17 a session without a message after initialize is protected for its grac
   expect([open('e').isAdmitted, ids('silent', 'b', 'c', 'e')]).toEqual([true, ['b', 'c', 'e']]);
 });
 
-test('W17 after its grace time it is evicted in the order of use, like any other', () => {
+test('W17 after its grace time a session is evicted in the order of use, like any other', () => {
   const { clock, open, ids } = setUp();
   const { session } = open('a');
   open('silent', false);
@@ -127,7 +127,7 @@ test('W17 all clients that open sessions at once succeed while there are unused 
   expect(table.size).toBe(100);
 });
 
-test('W17 unused for 5 minutes a session ends while more than half of the table is taken', () => {
+test('W17 while more than half of the table is in use, a session ends after 5 minutes without use', () => {
   const { clock, open, use, table, ids } = setUp(4);
   const sweepMs = HTTP_LIMITS.sessionIdleMs / 30;
   open('a');

@@ -57,7 +57,7 @@ function relayModern(request: BridgedRequest, parts: ModernBridgeParts): Promise
     case 'again':
       if (areAccepted(inputResponses, opened.text)) return sendFirst(request, parts, undefined);
       return Promise.resolve(
-        rpcError('modern', RPC.invalidParams, 'the user did not agree to visit the address that this request needs'),
+        rpcError('modern', RPC.invalidParams, 'the user did not agree to visit the URL that this request needs'),
       );
     default:
       return opened.kind satisfies never;
@@ -83,7 +83,7 @@ function refuse(inbound: InboundRequest, { capabilities }: Client): void {
   if (!need) refuseUnknown(inbound);
   else if (!isDeclared(need, capabilities)) refuseUndeclared(inbound, need);
   // The server has changed its era since its last run. The next call will be parked.
-  else inbound.refuse(RPC.internalError, 'the client cannot be asked because of this call');
+  else inbound.refuse(RPC.internalError, 'the client cannot be asked during this call');
 }
 
 /** Converts error -32042 to `input_required`, and seals the state of an answer that requires input. */
@@ -94,7 +94,11 @@ function translated(request: BridgedRequest, relayed: Relayed, seal: StateSeal):
     if (!capabilities.elicitationUrl) return missingCapability(new Set<ClientCapability>(['url']));
     const requests = readUrlRequired(relayed);
     if (!requests)
-      return rpcError('modern', RPC.internalError, 'the server requires a visit of an address, but names none');
+      return rpcError(
+        'modern',
+        RPC.internalError,
+        'the server requires the user to visit a URL, but its error contains no URL',
+      );
     return inputRequiredResult(requests, seal.seal('again', String(requests.length), ownerOf(request)));
   }
   const required = readInputRequired(server, exchange.method, relayed);

@@ -84,7 +84,7 @@ describe('initialize', () => {
     ['2024-11-05', '2024-11-05'],
     ['2026-07-28', '2025-11-25'],
     ['1999-01-01', '2025-11-25'],
-  ])('asked for %s it speaks %s', (asked, spoken) => {
+  ])('a client that requests version %s gets %s', (asked, spoken) => {
     const read = readInitialize(bytes(`{"protocolVersion":"${asked}","capabilities":{"sampling":{}}}`));
     expect(read).toMatchObject({ version: spoken, capabilities: { sampling: true, elicitation: false } });
   });
@@ -112,7 +112,7 @@ describe('initialize', () => {
     expect(first?.capabilities).toBe(second?.capabilities);
   });
 
-  test('capabilities left out are none', () => {
+  test('omitted capabilities count as no capabilities', () => {
     expect(readInitialize(bytes('{"protocolVersion":"2025-06-18"}'))).toMatchObject({
       capabilities: { raw: bytes('{}'), roots: false },
     });

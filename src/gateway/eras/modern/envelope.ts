@@ -88,14 +88,14 @@ function claimOf(params: Buffer | undefined): Buffer | undefined {
 const invalid = (message: string): RpcFailure => ({ code: RPC.invalidParams, message, httpStatus: 400 });
 const tooLarge = (key: string): RpcFailure => invalid(`params._meta["${key}"] must be an object of at most 64 KiB`);
 
-/**
- * Compares the headers of a modern request with the members of its body that they repeat.
- * Invariant: a message passes only if a reader of its headers and a reader of its body see the same request.
- */
 export type ModernCheck =
   | { readonly ok: true; readonly capabilities: ClientCapabilities }
   | { readonly ok: false; readonly failure: RpcFailure };
 
+/**
+ * Compares the headers of a modern request with the members of its body that they repeat.
+ * Invariant: a message passes only if a reader of its headers and a reader of its body see the same request.
+ */
 export function checkModernRequest(
   method: string,
   params: Buffer | undefined,

@@ -91,11 +91,6 @@ const clientOf = ({ principal, endpoint, headers }: Caller, capabilities: Client
   capabilities,
 });
 
-/**
- * One request of a modern client over HTTP. The response is one JSON text, or an event stream if a notification precedes the
- * answer or the answer is slow.
- * Invariant: a client cancels its request by closing the response.
- */
 const STATUS: Readonly<Record<number, number>> = {
   [RPC.parseError]: 400,
   [RPC.invalidRequest]: 400,
@@ -108,6 +103,11 @@ const STATUS: Readonly<Record<number, number>> = {
 /** A code without an entry in `STATUS` means that the request was processed: 200. */
 export const statusOf = ({ code, httpStatus }: RpcFailure): number => httpStatus ?? STATUS[code] ?? 200;
 
+/**
+ * One request of a modern client over HTTP. The response is one JSON text, or an event stream if a notification precedes the
+ * answer or the answer is slow.
+ * Invariant: a client cancels its request by closing the response.
+ */
 export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
   readonly ask = undefined;
   readonly #response: ServerResponse;

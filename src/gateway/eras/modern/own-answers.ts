@@ -15,10 +15,11 @@ export const missingCapability = (missing: ReadonlySet<ClientCapability>): Relay
 export type StateFault = 'tampered' | 'expired' | 'other_caller' | 'other_request' | 'not_waiting';
 
 const faultTexts: Record<StateFault, string> = {
-  tampered: 'requestState was not issued here, or it was changed',
+  tampered: 'requestState was not issued here, or it was changed; send the request again without it',
   expired: 'requestState has expired; send the request again without it',
   other_caller: 'requestState was issued to another caller or for another server',
-  other_request: 'requestState belongs to another request: method, name and arguments must be those of the first one',
+  other_request:
+    'requestState belongs to another request: method, name and arguments must be those of the first request',
   not_waiting: 'no call waits for this requestState; it was used already, or the call has ended',
 };
 

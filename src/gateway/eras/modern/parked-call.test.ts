@@ -262,7 +262,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
   describe.each([
     ['before', ['elicitation/create', 'sampling/createMessage']],
     ['after', ['sampling/createMessage', 'elicitation/create']],
-  ])('a question that the client cannot be asked, refused %s one that it can', (_when, methods) => {
+  ])('a question without a declared capability, refused %s a question with one', (_when, methods) => {
     const start = () => {
       const { bridge, clock } = bench();
       const server = legacyServer();
@@ -271,7 +271,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
       return { clock, server, relayed };
     };
 
-    test('waits for the server to end the call, so that no client gets a useless question', async () => {
+    test('the other question waits for the server to end the call, so that no client gets a useless question', async () => {
       const { clock, server, relayed } = start();
       await clock.advanceAsync(249);
       server.finish('{"content":[],"isError":true}');
@@ -279,7 +279,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
       expect(clock.pendingTimers).toBe(0);
     });
 
-    test('and the other question is sent when the server continues', async () => {
+    test('the other question is sent if the server does not end the call', async () => {
       const { clock, relayed } = start();
       await clock.advanceAsync(250);
       const { inputRequests } = parsed(await relayed);

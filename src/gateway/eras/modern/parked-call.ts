@@ -119,7 +119,10 @@ export class ParkedCall implements Resumable {
     if (!need) return refuseUnknown(request);
     if (!isDeclared(need, this.#exchange.client.capabilities)) return this.#refuseUndeclared(request, need);
     if (this.#asks.size >= inputRequestsMax || (params?.length ?? 0) > inputRequiredBytesMax)
-      return request.refuse(ERRORS.overloaded.rpc, 'overloaded: the call asks for too much at once');
+      return request.refuse(
+        ERRORS.overloaded.rpc,
+        'overloaded: the call sent too many questions at once, or one that is too large',
+      );
     if (this.#state.kind === 'over') return request.refuse(RPC.internalError, 'the call has ended');
     this.#id ??= this.#ports.calls.add(this, this.#first.exchange.client.principal.id);
     if (this.#id === undefined)

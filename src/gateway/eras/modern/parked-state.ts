@@ -1,7 +1,7 @@
 /**
  * Pure state machine of one call from a modern client to a legacy server that may send questions during the call.
- * When the server asks, the call to it stays open and the client gets `input_required`. The client's next request continues it.
- * Also `StateSeal`, which encrypts the `requestState` with which the client comes back.
+ * When the server asks, the call to it stays open and the client gets `input_required`. The client's next request continues the call.
+ * Also `StateSeal`, which encrypts the `requestState` that the client sends with that request.
  * Not here: timers, promises and the server's requests (parked-call.ts).
  * Invariants: `over` is final. Every server request is answered, refused or withdrawn once. Each wait of the client ends once.
  */
