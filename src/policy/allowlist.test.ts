@@ -42,7 +42,7 @@ describe('the stage', () => {
     expect([error.retryable, passed()]).toEqual([false, 0]);
   });
 
-  test('D-26 guards combine by and, in any order', async () => {
+  test('D-26 guards combine by AND, in any order', async () => {
     expect(await guarded(yes, yes).send(call)).toBe(result);
     expect((await failureOf(guarded(yes, no).send(call))).code).toBe('denied');
     expect((await failureOf(guarded(no, yes).send(call))).code).toBe('denied');
@@ -155,8 +155,8 @@ describe('roles', () => {
     ['two stars allow everything', 'admin', '__proto__', 'constructor', true],
     ['an empty list denies everything', 'locked', 'files', 'read', false],
     ['a star inside a name is an ordinary letter', 'odd', 'github', 'x', false],
-    ['so it matches itself', 'odd', 'git*', 'x', true],
-    ['and in a tool', 'odd', 'star', 'xy', false],
+    ['a server name with a star allows the server of that name', 'odd', 'git*', 'x', true],
+    ['a star inside a tool name is an ordinary letter', 'odd', 'star', 'xy', false],
     ['names of inherited object members are no roles', '__proto__', 'files', 'read', false],
     ['nor is constructor', 'constructor', 'files', 'read', false],
   ])('%s', (_name, role, server, tool, allowed) => {
@@ -198,7 +198,7 @@ describe('roles', () => {
 });
 
 describe('X10 against an oracle with another representation of patterns', () => {
-  // р, о and е are Cyrillic; ﬁ, K and ı fold to other letters; the last ones hide.
+  // р, о and е are Cyrillic; ﬁ, K and ı fold to other letters; the last ones are invisible.
   const servers = ['files', 'Files', 'ﬁles', 'gitһub', 'github', 'git*', '*', '__proto__', 'constructor', '..', 'file'];
   const tools = [
     ...['read', 'Read', 'rеad', 'read ', 'read\u200b', 'read\0', 're', 'K', 'k', 'K', 'ı', 'i', '*', 'r*', '**'],

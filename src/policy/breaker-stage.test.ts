@@ -23,7 +23,7 @@ describe('AC-H11 failures of the connection count against a server, by code and 
     ['an unknown outcome without a cause', 'loss', error('outcome_uncertain')],
     ['a message that cannot be read', 'protocol', error('protocol_error', { reason: 'frame_too_large' })],
     ['a status of 500', 'loss', error('transport', { httpStatus: 500 })],
-  ])('%s does: a %s', (_what, strike, thrown) => {
+  ])('%s counts as a %s', (_what, strike, thrown) => {
     expect(strikeOf(thrown)).toBe(strike);
   });
 
@@ -41,7 +41,7 @@ describe('AC-H11 failures of the connection count against a server, by code and 
       ['a denial', error('denied')],
       ['an internal error', new Error('could not connect')],
       ['W24 a cancelled call that was caused by a lost connection', error('cancelled', { cause: error('transport') })],
-    ])('%s does not', (_what, thrown) => {
+    ])('%s does not count', (_what, thrown) => {
       expect(strikeOf(thrown)).toBeUndefined();
     });
   });
@@ -74,7 +74,7 @@ async function opened(answer: (call: Call) => Promise<ReturnType<typeof fakeResu
   return server;
 }
 
-test('AC-C1 while it is open nothing is sent; after the open time one call passes, and a success closes it', async () => {
+test('AC-C1 while the breaker is open nothing is sent; after the open time one call passes, and a success closes it', async () => {
   const { clock, breaker, call, sent } = await opened(() => Promise.resolve(fakeResult()));
   const refused = await failureOf(call());
   expect(refused.toJSON()).toMatchObject({
@@ -89,7 +89,7 @@ test('AC-C1 while it is open nothing is sent; after the open time one call passe
   expect([sent(), breaker.failures, breaker.circuit(clock.nowMs())]).toEqual([4, 0, 'closed']);
 });
 
-test('AC-C2 a trial that fails opens it again at once', async () => {
+test('AC-C2 a trial that fails opens the breaker again at once', async () => {
   const { clock, call, sent } = await opened(() => Promise.reject(error('transport')));
   clock.advance(61_000);
   expect((await failureOf(call())).code).toBe('transport');

@@ -89,7 +89,7 @@ function report(circuit: GatedCircuit, ticket: Ticket, operation: Operation, out
   const strike = strikeOf(outcome);
   const isCancelled = wasCancelledAfterSend(outcome);
   const isGivenUp = isCancelled || strike === 'timeout';
-  // The server waited for an answer of the caller, which took too long or left.
+  // The server had asked the caller a question, and the caller took too long or left. The server is not at fault.
   if (isGivenUp && operation.kind === 'request' && sentAtMs === Number.POSITIVE_INFINITY)
     return breaker.released(ticket);
   // The supervisor handles a lost connection and restarts the server; lost requests are not strikes.

@@ -24,7 +24,7 @@ function opened(custom: Partial<BreakerPlan> = {}) {
   return breaker;
 }
 
-test('AC-H1 closed until the third failure, then open, and half open after the open time', () => {
+test('AC-H1 the breaker is closed until the third failure, then open, and half open after the open time', () => {
   const breaker = new Breaker(plan);
   const fail = () => breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
   expect(breaker.circuit(0)).toBe('closed');
@@ -36,7 +36,7 @@ test('AC-H1 closed until the third failure, then open, and half open after the o
   expect(breaker.circuit(200)).toBe('half_open');
 });
 
-describe('its change events', () => {
+describe('change events of the breaker', () => {
   function told(custom: Partial<BreakerPlan> = {}) {
     const changes: unknown[] = [];
     const breaker = new Breaker({ ...plan, ...custom }, (from, to, failures) => changes.push([from, to, failures]));
@@ -59,7 +59,7 @@ describe('its change events', () => {
     ]);
   });
 
-  test('report nothing while it is closed, and nothing for a reset without effect', () => {
+  test('report nothing while the breaker is closed, and nothing for a reset without effect', () => {
     const { breaker, changes, fail } = told();
     fail(0);
     breaker.succeeded(ticketOf(breaker.admit(0)));
@@ -67,7 +67,7 @@ describe('its change events', () => {
     expect(changes).toEqual([]);
   });
 
-  test('a trial that is given up leaves it half open: the next one is no change', () => {
+  test('a trial that is given up leaves the breaker half open: the next trial is no change', () => {
     const { breaker, changes, fail } = told({ threshold: 1 });
     fail(0);
     breaker.released(ticketOf(breaker.admit(100)));
@@ -374,7 +374,7 @@ describe('late outcomes', () => {
   });
 });
 
-test.each([0, 1])('a threshold of %i opens it on the first failure', (threshold) => {
+test.each([0, 1])('a threshold of %i opens the breaker on the first failure', (threshold) => {
   const breaker = new Breaker({ ...plan, threshold });
   breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
   expect(breaker.circuit(0)).toBe('open');
@@ -388,7 +388,7 @@ test('a call that was admitted before the run it is sent to was open counts', ()
   expect(breaker.failures).toBe(1);
 });
 
-test('a newer run of the server closes it at once', () => {
+test('a newer run of the server closes the breaker at once', () => {
   const breaker = opened();
   breaker.reset();
   expect([breaker.circuit(0), breaker.failures]).toEqual(['closed', 0]);
@@ -414,7 +414,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       let nowMs = 0;
       let failures = 0;
       let lostAtMs: number | undefined;
-      /** Of an open breaker. */
+      /** Meaningful only while the breaker is open. */
       let openedAtMs = 0;
       let untilMs: number | undefined;
       let checkAtMs: number | undefined;
@@ -539,7 +539,7 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     expect(breaker.admit(1_110)).toMatchObject({ admitted: false, retryAfterMs: 40, isTried: true });
   });
 
-  test('nothing is checked while it is closed or half-open, nor after failures that are no lost connections', () => {
+  test('nothing is checked while the breaker is closed or half-open, nor after failures that are no lost connections', () => {
     const breaker = openedAt(1_000);
     expect(breaker.checkAtMs).toBeUndefined();
     breaker.checked(true, 1_010);

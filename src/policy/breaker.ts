@@ -33,9 +33,9 @@ export type Circuit = 'closed' | 'open' | 'half_open';
 /** A failure that counts: a lost or refused connection, no answer in time, or a message that cannot be parsed. */
 export type Strike = 'loss' | 'timeout' | 'protocol';
 
-/** Belongs to one admitted call. The gate returns it exactly once, with the outcome. */
+/** Belongs to one admitted call. The breaker stage returns it exactly once, with the outcome. */
 export interface Ticket {
-  /** Number of times that the breaker had opened or closed. */
+  /** Number of times that the breaker had opened or closed before it admitted the call. */
   readonly period: number;
   readonly isTrial: boolean;
   /** No other trial is open: the session is checked before this call is sent. */
@@ -129,7 +129,7 @@ export class Breaker {
   #reported: Circuit = 'closed';
   #isRetired = false;
 
-  /** The end of the open time is reported with the first trial, not by a timer. */
+  /** `onChange` reports the end of the open time with the first trial, because no timer runs. */
   constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
     this.#plan = plan;
     this.#onChange = onChange;
@@ -174,7 +174,7 @@ export class Breaker {
     if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
     const isFirst = half.trials.size === 0;
     const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
-    // Callers may give up every trial. The next one then continues the series, so that more and more trials are admitted.
+    // Callers may give up every trial. The next trial then continues the series, so that more and more trials are admitted.
     const isNewSeries = isFirst && nowMs - half.triedAtMs > seriesTimes * this.#plan.trialMs;
     this.#state = { ...half, sinceMs: isNewSeries ? nowMs : half.sinceMs, triedAtMs: nowMs };
     half.trials.add(ticket);

@@ -32,7 +32,7 @@ export interface CallCacheParts {
   /** Changes with the definition of the server; a changed fingerprint invalidates old answers. */
   readonly fingerprintOf: (call: Call) => string | undefined;
   readonly traitsOf: (call: Call) => ToolTraits;
-  /** Called before a cached or shared answer is used. Drops all of them if the account at the server has changed. */
+  /** Called before a cached or shared answer is used. If the account at the server has changed, all answers of the server are dropped. */
   readonly noticeAccount: (operation: Operation) => void;
 }
 

@@ -205,7 +205,7 @@ describe('D-22 bounds', () => {
     expect([get(nth(15, { subject: 't15' })), get(nth(16, { subject: 't16' }))?.length]).toEqual([undefined, 1_500]);
   });
 
-  test('here too expired entries are removed first', () => {
+  test('if the total is exceeded, expired entries are removed first', () => {
     const { clock, put, get } = setUp({ bytesMax: 10_000 });
     for (let n = 0; n < 4; n++) put(nth(n, { subject: `t${n}` }), 'x'.repeat(1_500), own(n === 2 ? 5 : 1_000));
     clock.advance(5);

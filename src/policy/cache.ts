@@ -179,7 +179,7 @@ export class ResponseCache<Value> {
     return true;
   }
 
-  /** Drops answers of a server, of one subject, or with matching arguments. Answers to open requests are not stored. */
+  /** Drops answers of a server, of one subject, or with matching arguments. Later answers to requests that are in flight now are not stored. */
   drop(server: string, subject?: string, matches: (argumentsKey: string) => boolean = () => true): void {
     const subjects = this.#servers.get(server);
     const buckets = subject === undefined ? [...(subjects?.values() ?? [])] : [subjects?.get(subject)];
@@ -242,7 +242,7 @@ function keyOf({ fingerprint, principal }: Question, hash: string, isPublic: boo
 /**
  * Counts drops, so that an answer requested before a drop is not stored after it.
  * Invariant: after `advance`, no earlier epoch of the key is ever current again. Beyond `keysMax` keys all epochs advance
- * together; at worst an answer of an open request is not stored.
+ * together; at worst, the answer to a request in flight is not stored.
  */
 export class Epochs {
   readonly #keysMax: number;

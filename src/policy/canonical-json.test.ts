@@ -14,7 +14,7 @@ const fieldOf = (run: () => unknown): string | undefined => {
   return undefined;
 };
 
-/** The same canonical text by way of a value, for data whose numbers fit a double. */
+/** The expected canonical text, made from a parsed value. Correct only if its numbers fit a double. */
 function canonicalOf(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalOf).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
@@ -149,7 +149,7 @@ describe('D-60 data without a canonical text', () => {
     expect(fieldOf(() => canonicalText(Buffer.from([0x22, 0xff, 0x22])))).toBe('arguments');
   });
 
-  test('halves of a character stay apart, escaped or not', () => {
+  test('unpaired surrogates stay different, escaped or not', () => {
     const texts = ['"\ud800"', '"\ud801"', '"\ufffd"', '"\\udc00"'];
     expect(new Set(texts.map(argumentsHash)).size).toBe(4);
     expect(canonicalText('"\ud800"')).toBe(canonicalText('"\\uD800"'));

@@ -162,7 +162,7 @@ export class CallSlots {
   }
 }
 
-/** One key is one party. Clients of the operator, such as relays, are one party each: they share no key. */
+/** One key is one party. All clients of the operator, such as relays, have one principal, so each of them is one party. */
 const partyOf = ({ principal, relay }: Operation): string =>
   principal === embedder && relay?.instance !== undefined ? `${principal.id}\0${relay.instance}` : principal.id;
 

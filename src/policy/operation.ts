@@ -42,7 +42,7 @@ export interface CallRelay extends CauseHandlers {
   readonly members?: string | undefined;
   /** Client capabilities for a modern server, instead of the host's: one JSON object. */
   readonly capabilities?: string | undefined;
-  /** The client, within its principal. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
+  /** Id of the client among those of its principal. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
   readonly instance?: string | undefined;
 }
 
@@ -224,9 +224,10 @@ export function copyItems(items: readonly Item[]): Item[] {
   });
 }
 
-/** Validates `deadlineMs` of a caller before it is used in arithmetic; JavaScript callers may pass any type. */
-
-/** Throws unless it is a number; `Infinity` is valid. The stage that waits reports a passed deadline as a timeout. */
+/**
+ * The time limit of a caller, or the default. Throws unless it is a number, because JavaScript callers may pass any type.
+ * `Infinity` is valid. The stage that waits reports a passed deadline as a timeout.
+ */
 export function waitMs(deadlineMs: number | undefined, defaultMs: number): number {
   const ms: unknown = deadlineMs ?? defaultMs;
   if (typeof ms === 'number' && !Number.isNaN(ms)) return ms;
@@ -234,6 +235,6 @@ export function waitMs(deadlineMs: number | undefined, defaultMs: number): numbe
     field: 'deadlineMs',
     phase: 'queued',
     execution: 'not_executed',
-    hint: `give the milliseconds it may take, or leave it out for ${defaultMs / 1_000} s`,
+    hint: `give the time limit in milliseconds, or omit deadlineMs for the default of ${defaultMs / 1_000} s`,
   });
 }

@@ -48,7 +48,7 @@ export interface PinStore {
   saveSoon?(server: string, records: readonly PinRecord[], onFailed: (error: unknown) => void): void;
 }
 
-/** Bound of servers with pins. Beyond it the oldest one is dropped and will be at first sight again. */
+/** Bound of servers with pins. Beyond it, the server with the oldest entry is dropped, and its next list counts as its first. */
 export const pinnedServersMax = 20_000;
 
 export function memoryPinStore(): PinStore {
@@ -72,7 +72,7 @@ export function pinStatus(record: PinRecord): PinStatus {
   return renamedFrom === undefined ? 'new' : 'renamed';
 }
 
-/** The record after a list with the name. Returns the same object if nothing changed. */
+/** The record after a list that contains its name. Returns the same object if nothing changed. */
 export function afterListed(
   record: PinRecord,
   { hashes, raw }: Hashed,
@@ -101,7 +101,7 @@ export function afterListed(
   });
 }
 
-/** The record after a list without the name. Drops unapproved text, with which a server could fill the store. */
+/** The record after a list that does not contain its name. Drops unapproved text, with which a server could fill the store. */
 export function afterUnlisted(record: PinRecord): PinRecord {
   if (!record.isListed) return record;
   const { pending, isAmbiguous, isReworded } = record;

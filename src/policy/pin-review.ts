@@ -28,7 +28,7 @@ export interface PinReview {
   readonly changes: readonly ReviewedChange[];
 }
 
-/** As `--hash` of `hostler approve` takes it. */
+/** In the form that `hostler approve --hash` accepts. */
 const hashText = (hash: string | undefined): string | undefined => (hash === undefined ? undefined : `sha256:${hash}`);
 
 export function reviewOf(server: string, record: PinRecord, status: PinStatus, blocks: boolean): PinReview {

@@ -33,7 +33,7 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
   }
 }
 
-/** True if a list shows the approved text instead of the listed one, or leaves the tool out if it has none. */
+/** True if a list shows the approved text of the tool instead of the listed text, or omits the tool if no text was approved. */
 export const showsApproved = (status: PinStatus, policy: PinPolicy): boolean =>
   pinRefusal(status, policy) !== undefined || (status === 'reworded' && policy.onChange === 'block');
 

@@ -53,7 +53,7 @@ const differing = (pins: Pins): number => {
   return changed + renamed;
 };
 
-test('the number of tools that differ follows lists and approvals', () => {
+test('lists and approvals change the number of tools by status', () => {
   const { pins, list, pendingHash } = pinsOf();
   expect(differing(pins)).toBe(0);
   list(first, other);
@@ -347,7 +347,7 @@ describe('a server that changes its mind', () => {
     kind === 'instructions' ? { ...bystander, key: 'bystander' } : itemOf(kind, bystander.raw.toString()),
   ];
 
-  // 10,000 in all, most of them of tools; in parts, to keep each short.
+  // 10,000 definitions in all, most of them tools. Split into parts, so that each test is short.
   const parts: ReadonlyArray<readonly [PinKind, seed: number, count: number]> = [
     ['tool', 11, 2_000],
     ['tool', 12, 2_000],

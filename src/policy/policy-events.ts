@@ -24,8 +24,8 @@ export interface CallReference {
 export type ReplayReason = 'not_executed' | 'may_run_twice';
 
 /**
- * `needed`: the server refused the token. `recovered`: another token is available. `failed`: a user has to log in. The others are about
- * the login itself: `step_up`: a call needs more scopes. `dead`: it has ended and cannot be renewed.
+ * `needed`: the server refused the token. `recovered`: another token is available. `failed`: there is no other token, so a user has
+ * to log in. `step_up`: a call needs more scopes than the login has. `dead`: the login has ended and cannot be renewed.
  */
 export type AuthStatus =
   | 'needed'
@@ -68,7 +68,6 @@ export type PolicyEvent =
     }
   /** Items of the server's lists were repaired or left out, because clients refuse them. One sentence for each kind of item. */
   | { readonly kind: 'repaired'; readonly notes: readonly string[] }
-  /** `needed`: the server refused the token. `recovered`: a new token exists. `failed`: no new token, a user has to log in. */
   | { readonly kind: 'auth'; readonly status: AuthStatus }
   | ({ readonly kind: 'call' } & CallRecord);
 

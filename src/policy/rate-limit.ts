@@ -3,8 +3,8 @@
  * A call or a read is charged once, on arrival: a cached answer costs the same, and a retry is not charged again.
  * Not here: concurrent calls (concurrency.ts), retries (retry.ts).
  *
- * Invariants: a call is charged and admitted in one tick. Budgets of interleaved work are independent. An inner budget replaces
- * the outer one, which then continues with its own count.
+ * Invariants: a call is charged and admitted in one tick. Budgets of interleaved work are independent. Of two
+ * nested budgets, only the inner one is charged.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setBounded } from '../kernel/bounded-map.js';

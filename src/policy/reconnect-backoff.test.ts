@@ -60,7 +60,7 @@ describe('W19 a server whose connections are refused', () => {
     expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('waits as the restarts of a server do: chance decides within the bounds', () => {
+  test('waits a random time within the bounds, as the restarts of a server do', () => {
     const waits = new ReconnectBackoff(new FakeClock(), seededRandom(7));
     const drawn = (nth: number) => Array.from({ length: 200 }, () => waits.backoffMs(nth));
     const bounds = (nth: number) => [Math.floor(Math.min(...drawn(nth)) / 10), Math.ceil(Math.max(...drawn(nth)) / 10)];
@@ -108,27 +108,30 @@ describe('W19 a server whose connections are refused', () => {
     expect([told, waits.size]).toEqual([['a 50', 'b 150', 'c 150'], 0]);
   });
 
-  test.each(['is out of time', 'was cancelled'])('is not dialled by all when the one that tried %s', async (how) => {
-    const clock = new FakeClock();
-    const waits = new ReconnectBackoff(clock, () => 0.5);
-    const told: string[] = [];
-    const leaving = new AbortController();
-    const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
-    const first = { ...refused, deadlineAtMs: 101, signal: leaving.signal };
-    waits.refused(key, first, () => told.push(`first ${clock.nowMs()}`));
-    for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(`${name} ${clock.nowMs()}`));
-    await clock.advanceAsync(50);
-    // Its dial took a moment, and was refused.
-    await clock.advanceAsync(5);
-    if (how === 'was cancelled') leaving.abort();
-    waits.refused(key, how === 'is out of time' ? { ...first, deadlineAtMs: 105 } : first, (end) =>
-      told.push(String(end?.code)),
-    );
-    const code = how === 'was cancelled' ? 'cancelled' : 'connect_failed';
-    expect(told).toEqual(['first 50', code]);
-    await clock.advanceAsync(200);
-    expect(told).toEqual(['first 50', code, 'a 205']);
-  });
+  test.each(['is out of time', 'was cancelled'])(
+    'is not dialled by all callers when the caller that dialled %s',
+    async (how) => {
+      const clock = new FakeClock();
+      const waits = new ReconnectBackoff(clock, () => 0.5);
+      const told: string[] = [];
+      const leaving = new AbortController();
+      const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+      const first = { ...refused, deadlineAtMs: 101, signal: leaving.signal };
+      waits.refused(key, first, () => told.push(`first ${clock.nowMs()}`));
+      for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(`${name} ${clock.nowMs()}`));
+      await clock.advanceAsync(50);
+      // Its dial took a moment, and was refused.
+      await clock.advanceAsync(5);
+      if (how === 'was cancelled') leaving.abort();
+      waits.refused(key, how === 'is out of time' ? { ...first, deadlineAtMs: 105 } : first, (end) =>
+        told.push(String(end?.code)),
+      );
+      const code = how === 'was cancelled' ? 'cancelled' : 'connect_failed';
+      expect(told).toEqual(['first 50', code]);
+      await clock.advanceAsync(200);
+      expect(told).toEqual(['first 50', code, 'a 205']);
+    },
+  );
 
   test('is forgotten when the last waiting request has no time left', async () => {
     const clock = new FakeClock();

@@ -166,7 +166,7 @@ describe('the error for the caller', () => {
     expect(toOutcome(error, of)).toBe(error);
   });
 
-  test.each(['transport', 'timeout'] as const)('%s that promises nothing counts as uncertain', (code) => {
+  test.each(['transport', 'timeout'] as const)('%s without a statement about execution counts as uncertain', (code) => {
     expect(toOutcome(failure(code, undefined), plain).code).toBe('outcome_uncertain');
   });
 });

@@ -55,8 +55,8 @@ export const mayRunTwice = ({ isReadOnly, isIdempotent, isTrusted }: ToolTraits)
   isTrusted && (isReadOnly || isIdempotent);
 
 /**
- * True if the connection failed, not policy, the caller or the server. A malformed message can also end a connection and lose
- * queued requests.
+ * True if the connection failed. False if policy, the caller or the server refused the call. A malformed message can also end a
+ * connection and lose queued requests.
  */
 function isConnectionLoss({ code, details }: HostError): boolean {
   return ERRORS[code].retry === 'maybe' || (code === 'protocol_error' && details.phase === 'queued');
@@ -98,7 +98,7 @@ export const defaultRetryPlan = {
   timeoutCost: 10,
   successGain: 1,
   callsPerRetry: 10,
-  /** Retries at one time, such as when a server with many calls dies. */
+  /** Retries that are allowed at once, for example when a server with many calls dies. */
   burst: 100,
   /** Retries in flight that are always allowed: a tenth of a few calls would be zero. */
   freeInFlight: 3,
@@ -233,7 +233,7 @@ export class ReconnectBackoff {
     return restartDelayMs({ ...emptyLedger, unchargedFailures: nth }, true, plan, this.#random);
   }
 
-  /** Waits for that backoff, at most half of the remaining time. Ends early if the caller cancels. */
+  /** Waits for `backoffMs(nth)`, but at most half of the remaining time. Ends early if the caller cancels. */
   backOff(server: object, nth: number, deadlineLeftMs: number, signal: CancelSignal | undefined, resume: Resume): void {
     const sleepers = this.#sleepers.get(server) ?? new Set();
     this.#sleepers.set(server, sleepers);
@@ -260,15 +260,15 @@ export class ReconnectBackoff {
     for (const waiter of [...(group?.waiters ?? []), ...(this.#sleepers.get(server) ?? [])]) waiter.resume(error);
   }
 
-  /** `server`: one object for all requests to the same server. `told` may be called before this returns. */
-  refused(server: object, { error, sinceMs, deadlineAtMs, signal }: RefusedConnection, told: Resume): void {
+  /** `server`: one object for all requests to the same server. `resume` may be called before this returns. */
+  refused(server: object, { error, sinceMs, deadlineAtMs, signal }: RefusedConnection, resume: Resume): void {
     const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - endBeforeDeadlineMs);
     // The attempt of the group failed, even if this request waits no longer: the others must not follow it.
     const waiting = this.#groups.get(server);
     if (waiting?.isTrying) this.#refusedAgain(server, waiting);
     if (signal?.aborted || untilMs <= this.#clock.nowMs()) {
       if (waiting?.waiters.size === 0) this.#close(server, waiting);
-      return told(signal?.aborted ? cancelled(error.details.server ?? '') : error);
+      return resume(signal?.aborted ? cancelled(error.details.server ?? '') : error);
     }
     const group = waiting ?? this.#open(server);
     const waiter: Waiter = {
@@ -276,7 +276,7 @@ export class ReconnectBackoff {
         group.waiters.delete(waiter);
         cancelTimer();
         signal?.removeEventListener('abort', onAbort);
-        told(end);
+        resume(end);
       },
     };
     const onAbort = () => this.#leave(server, group, waiter, cancelled(error.details.server ?? ''));

@@ -209,7 +209,7 @@ function sendSeparately({ send }: Flight, [first, ...others]: readonly Caller[],
   }
 }
 
-/** Each caller that wants progress gets its own bytes. */
+/** Each caller that requested progress gets its own copy of the bytes. */
 const reportProgress = (flight: Flight, params: Buffer): void =>
   each(flight, (operation) => operation.onProgress?.(Buffer.from(params)));
 

@@ -57,7 +57,7 @@ export class ServerThrottle {
     return leftMs === undefined ? undefined : throttled(server, tool, leftMs);
   }
 
-  /** Returns the error for the caller. Starts a pause if the server asked for fewer requests; the error then has its length. */
+  /** Returns the error for the caller. Starts a pause if the server asked for fewer requests; the error then has the rest of the pause as `retryAfterMs`. */
   failed(server: string, error: unknown): unknown {
     if (!isHostError(error) || !asksForFewer(error)) return error;
     this.#pause(server, error.details.retryAfterMs ?? 0);

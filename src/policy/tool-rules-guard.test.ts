@@ -6,13 +6,13 @@ const principal = { id: 'ada', role: undefined, scopes: [] };
 
 test.each<[string, Partial<ToolRules>, string | undefined, boolean]>([
   ['without rules every tool is available', {}, 'read', true],
-  ['a denied tool is not', { deny: ['read'] }, 'read', false],
-  ['and all other tools are', { deny: ['read'] }, 'write', true],
-  ['with a list of allowed tools the others are not', { allow: ['read'] }, 'write', false],
+  ['a denied tool is not available', { deny: ['read'] }, 'read', false],
+  ['a tool that is not denied is available', { deny: ['read'] }, 'write', true],
+  ['with a list of allowed tools the others are not available', { allow: ['read'] }, 'write', false],
   ['an empty list allows nothing', { allow: [] }, 'read', false],
   ['denying counts more', { allow: ['read'], deny: ['read'] }, 'read', false],
-  ['a star by itself is all', { allow: ['*'], deny: [] }, 'read', true],
-  ['a star at the end is every tool that begins so', { allow: ['re*'] }, 'read', true],
+  ['a star alone matches every tool', { allow: ['*'], deny: [] }, 'read', true],
+  ['a star at the end matches every tool with that prefix', { allow: ['re*'] }, 'read', true],
   ['and no other', { allow: ['re*'] }, 'write', false],
   ['a star elsewhere is an ordinary character', { allow: ['r*d'] }, 'read', false],
   ['the server itself is available', { deny: ['*'] }, undefined, true],

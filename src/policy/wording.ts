@@ -1,6 +1,6 @@
 /**
- * Compares two versions of a tool field by field, and tells wording from schema: `description`, `title`, `$comment` and
- * `examples` where JSON Schema gives them no effect on validation. A property may have such a name, and then it is schema.
+ * Compares two versions of a tool field by field, and distinguishes wording from schema. Wording is `description`, `title`,
+ * `$comment` and `examples` where they have no effect on validation. A property of the arguments with such a name is schema.
  * Not here: the effect of a difference (pin-records.ts).
  *
  * Invariants: a difference in anything but wording is never called wording. Values are compared as canonical text, so a change
@@ -46,8 +46,8 @@ const placeOf: Readonly<Record<string, Place>> = {
 };
 
 /**
- * If a `$ref` may lead into a wording member, that member is part of the schema. An anchor may lie inside one, and a `%` may encode
- * such a path.
+ * If a `$ref` may lead into a wording member, that member is part of the schema. An anchor may be inside such a member, and a `%` may
+ * encode such a path.
  */
 const refersToWording = /\/(?:description|title|\$comment|examples)\b|^"#[^/"]|%/;
 
