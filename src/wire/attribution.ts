@@ -173,7 +173,7 @@ export class Attribution {
     };
   }
 
-  /** A person may take minutes to answer, while the server is not silent. The limit of the caller still applies. */
+  /** A person may take minutes to answer, so the deadline moves to the limit of the caller. */
   #suspend(owner: PendingRequest): void {
     const { extend } = owner.options;
     if (extend) owner.deadlineAtMs = Math.max(owner.deadlineAtMs, extend.untilMs);
@@ -374,7 +374,7 @@ export class QueuedServerRequests {
 
   assignAll(owner: PendingRequest): void {
     for (const queued of [...this.#queue]) {
-      // Answering one may end another.
+      // Answering one server request may end another one.
       if (!this.#queue.has(queued)) continue;
       this.#take(queued);
       queued.assign(owner);

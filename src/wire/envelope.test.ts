@@ -121,7 +121,7 @@ test.each([
   ['{"ttlMs":1,"content":[]}', MAY_HOLD_TTL],
   ['{"content":[{"ttlMs" : 1,"isError":false}]}', MAY_HOLD_ERROR + MAY_HOLD_TTL],
   ['{"isErrors":1,"ttl":1,"text":"\\"isError\\" \\"ttlMs\\""}', 0],
-] as const)('says which keys that policy looks for may be in %s', (result, mayHold) => {
+] as const)('reports which of the keys that policy reads may be in %s', (result, mayHold) => {
   const text = Buffer.from(`{"jsonrpc":"2.0","id":1,"result":${result}}`);
   const envelope = new Envelope();
   // Values of an earlier message are forgotten.

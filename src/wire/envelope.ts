@@ -36,7 +36,7 @@ const QUOTE = 0x22;
 const OPEN_BRACE = 0x7b;
 const NONE = -1;
 
-/** Room for seven letters, each escaped, and padding. Longer keys are not folded, because folding is not linear. */
+/** Room for seven escaped letters and NULs between them. Longer keys are not folded, because folding takes more than linear time. */
 const disguiseBytesMax = 64;
 
 /** JSON-RPC has six members; the rest is room for vendor members. */
@@ -104,7 +104,7 @@ export class Envelope {
   }
 }
 
-/** Returns the bit of an exactly spelled known key, 0 for an unknown key, -1 for a disguised known key. */
+/** Returns the bit of a known key, 0 for an unknown key, -1 for a known key in another spelling. */
 function knownKey(bytes: Buffer, start: number, end: number): number {
   const key = keyOfLength(end - start, bytes[start]);
   if (key && spells(bytes, start, end, key.bytes)) return key.bit;

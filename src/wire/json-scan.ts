@@ -24,7 +24,7 @@ STRING_BYTE[BACKSLASH] = 0;
 const ESCAPED_BYTE = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) ESCAPED_BYTE[byte] = 1;
 
-/** Bytes that end a number of one digit. */
+/** If one of these bytes follows a digit, the number is complete. */
 const ENDS_NUMBER = new Uint8Array(256);
 for (const byte of Buffer.from(',]}')) ENDS_NUMBER[byte] = 1;
 
@@ -87,7 +87,7 @@ function skipString(bytes: Uint8Array, from: number, end: number): number {
       scanFacts.sawHighByte = true;
       i++;
     } else if (byte === BACKSLASH) {
-      // A text may consist only of escapes, so those of one character cost no call.
+      // A text may consist only of escapes, so an escape of one character is skipped without a function call.
       if (i + 1 < end && ESCAPED_BYTE[bytes[i + 1] as number] === 1) {
         i += 2;
         continue;

@@ -50,8 +50,8 @@ export class LineReader {
   }
 
   /**
-   * May be called only from within `onTooLong`. Reports the last bytes of the line when it ends, or none if it exceeds
-   * `tailTimesMax`. The report may run before `push` returns.
+   * May be called only from within `onTooLong`. `report` gets the last bytes of the line when it ends, or no bytes if the line exceeds
+   * `tailTimesMax` times the limit. `report` may be called before `push` returns.
    */
   onTail(report: (tail: Buffer) => void): void {
     this.#onTail = report;

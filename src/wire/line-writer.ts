@@ -36,7 +36,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
   /** An array, because a Set with many inserts and deletes leaves copies behind (id-table.ts). */
   #queued: Line[] = [];
   #first = 0;
-  /** Lines still in the array, skipped later. So withdrawing is O(1), even if ten thousand requests time out at once. */
+  /** Withdrawn lines in `#queued`, which a flush skips. So withdrawing is O(1), even if ten thousand requests time out at once. */
   readonly #withdrawn = new Set<Line>();
   /** One entry for each unconfirmed write, oldest first. */
   #inFlight: Line[][] = [];

@@ -23,7 +23,7 @@ describe('X18 answers that nest too deep', () => {
       'brackets in its texts',
       `{"jsonrpc":"2.0","result":{"a":"]}","b":${deep(200).replace('[]', '["]\\"]"]')}},"id":7}`,
     ],
-  ])('with %s are counted and named; the next message is decoded normally', (_what, line) => {
+  ])('with %s are counted and delivered with their id; the next message is decoded normally', (_what, line) => {
     const { delivered, junk } = decoded(line, '{"jsonrpc":"2.0","id":8,"result":{}}');
     expect([delivered, junk]).toEqual([['result 7 too deep', 'result 8'], 1]);
   });

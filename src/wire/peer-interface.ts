@@ -47,7 +47,7 @@ export interface RequestOptions extends CauseHandlers {
   readonly uncancellable?: boolean;
   /** The request stays open as long as the connection (`subscriptions/listen`), and does not count as unanswered. */
   readonly isLongLived?: boolean | undefined;
-  /** Asked before a request is sent that had to wait for a new session. */
+  /** Called before a request is sent that had to wait for a new session. */
   readonly resend?: ResendCheck | undefined;
 }
 

@@ -117,7 +117,7 @@ export class Peer implements ChannelListener {
     });
   }
 
-  /** Like `request`. `done` is called once, in the tick of the outcome, possibly before `ask` returns. */
+  /** Like `request`. `done` is called once, in the tick of the outcome, possibly before this method returns. */
   requestWithCallback(
     method: string,
     params: JsonText | undefined,
@@ -346,7 +346,7 @@ export class Peer implements ChannelListener {
     const { unsent, sent, nextAtMs } = this.pending.due(nowMs);
     // Unsent requests first: over HTTP the connection of a withdrawn request is given to the next waiting request.
     const withdrawn = [...unsent, ...sent].map((pending) => [pending, this.#withdraw(pending)] as const);
-    // Only after all are withdrawn: sending one cancel notification would write the others.
+    // Only after all are withdrawn: sending a cancel notification would also write the requests that are still queued.
     for (const [pending, withdrawal] of withdrawn)
       this.#endPending(pending, withdrawal, 'timeout', 'no answer by the deadline');
     return nextAtMs;

@@ -43,7 +43,7 @@ export const overloaded = (server: string, waitingBytes: number): HostError =>
       reason: 'backpressure',
       limit: LIMITS.outboundBytes,
       actual: waitingBytes,
-      hint: 'try again shortly; if it lasts, allow the server fewer calls at a time, or restart it: it may hang',
+      hint: 'try again shortly; if this lasts, lower `concurrency` of the server, or restart the server because it may hang',
     },
   );
 
@@ -97,8 +97,8 @@ export const cancelledByServer = (server: string, { method, phase }: OutboundFra
   });
 
 /**
- * The connection ended; without a frame, before the request was accepted. After an oversized answer, only the answered request
- * gets its error code; all other requests get `transport`.
+ * The error of a request whose connection ended; without `frame`, the connection ended before the request was accepted. After an
+ * oversized answer, only the answered request gets its error code; all other requests get `transport`.
  */
 export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
   const phase = frame?.phase ?? 'queued';
