@@ -113,7 +113,7 @@ describe.each(cells)('$name', (cell) => {
     expect(error.toJSON()).toMatchObject({ code: 'timeout', execution: 'uncertain', server: cell.name });
     expect(textOf(await session.callTool('echo', '{"text":"still here"}', within()))).toBe('still here');
     if (cell.abilities.cancels)
-      await eventually('the server hears of it', () => bench.ledger().includes('cancelled late'));
+      await eventually('the server is notified', () => bench.ledger().includes('cancelled late'));
   });
 
   test('an abort ends the wait at once, and reaches the server', async () => {
@@ -124,7 +124,7 @@ describe.each(cells)('$name', (cell) => {
     abort.abort();
     expect((await call).toJSON()).toMatchObject({ code: 'cancelled', execution: 'uncertain' });
     if (cell.abilities.cancels)
-      await eventually('the server hears of it', () => bench.ledger().includes('cancelled abandoned'));
+      await eventually('the server is notified', () => bench.ledger().includes('cancelled abandoned'));
   });
 
   if (cell.abilities.asks && cell.era === 'legacy')

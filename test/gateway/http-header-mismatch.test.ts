@@ -1,7 +1,7 @@
 /**
- * F6: headers that differ from the body. 2,000 requests from a seed: each request is built correctly, then one thing is changed
- * that makes it wrong, so the test never asks the code under test whether it is wrong. As many requests stay correct: otherwise
- * a guard that refuses everything would pass.
+ * F6: headers that differ from the body. 2,000 requests from a seed: each request is built correctly, then one change makes
+ * it wrong. So the expected refusal does not depend on the code under test. As many requests stay correct: otherwise a guard that
+ * refuses everything would pass.
  */
 import { Agent, request as httpRequest } from 'node:http';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -147,8 +147,8 @@ const changes: Readonly<Record<string, Change>> = {
     headers['mcp-name'] = 'grüß';
     return true;
   },
-  'name that the body has not': ({ params, field }) => field !== undefined && delete params[field],
-  'name that is no text in the body': ({ params, headers, field }) => {
+  'name that is not in the body': ({ params, field }) => field !== undefined && delete params[field],
+  'name that is not a string in the body': ({ params, headers, field }) => {
     if (field === undefined) return false;
     params[field] = 7;
     headers['mcp-name'] = '7';
@@ -165,7 +165,7 @@ const changes: Readonly<Record<string, Change>> = {
     headers['mcp-param-count'] = [String(headers['mcp-param-count']), String(headers['mcp-param-count'])];
     return method === 'tools/call';
   },
-  'parameter that the body has not': ({ method, params }, random) => {
+  'parameter that is not in the body': ({ method, params }, random) => {
     if (method !== 'tools/call') return false;
     params.arguments = pick(random, [undefined, {}, { region: null, deep: null }, { Region: 'eu' }, [], 'eu']);
     return true;

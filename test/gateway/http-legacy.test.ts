@@ -490,7 +490,7 @@ describe('the end of a session', () => {
     expect(ingress.counts).toEqual({ exchanges: 0, sessions: 0, streams: 0 });
   });
 
-  test.each(['2025-11-25', '2025-06-18'])('a call of %s that takes long is a stream by then', async (version) => {
+  test.each(['2025-11-25', '2025-06-18'])('a slow call of %s is answered with a stream', async (version) => {
     const clock = new FakeClock();
     const { router, port } = await start({ clock });
     router.answers.set('tools/call', () => {});

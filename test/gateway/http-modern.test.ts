@@ -229,24 +229,27 @@ describe('metadata', () => {
     expect([reply.status, reply.json().error?.code, router.reached]).toEqual([400, -32602, 0]);
   });
 
-  test.each(['2099-01-01', '1999-01-01', '2025-11-25'])('version %s: -32022 with those we speak', async (other) => {
-    const { router, port } = await start();
-    const reply = await send(port, {
-      body: rpc(1, 'a', { _meta: { [version]: other, [capabilities]: {} } }),
-      headers: modernHeaders('a', {}, { 'mcp-protocol-version': other }),
-    });
-    expect([reply.status, reply.json().error]).toMatchObject([
-      400,
-      {
-        code: -32022,
-        data: {
-          supported: ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'],
-          requested: other,
+  test.each(['2099-01-01', '1999-01-01', '2025-11-25'])(
+    'version %s: -32022 with the supported versions',
+    async (other) => {
+      const { router, port } = await start();
+      const reply = await send(port, {
+        body: rpc(1, 'a', { _meta: { [version]: other, [capabilities]: {} } }),
+        headers: modernHeaders('a', {}, { 'mcp-protocol-version': other }),
+      });
+      expect([reply.status, reply.json().error]).toMatchObject([
+        400,
+        {
+          code: -32022,
+          data: {
+            supported: ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'],
+            requested: other,
+          },
         },
-      },
-    ]);
-    expect(router.reached).toBe(0);
-  });
+      ]);
+      expect(router.reached).toBe(0);
+    },
+  );
 });
 
 describe('messages', () => {
@@ -285,7 +288,7 @@ describe('messages', () => {
     expect('id' in reply.json()).toBe(false);
   });
 
-  test.each(['GET', 'DELETE'])('%s is not of this era', async (method) => {
+  test.each(['GET', 'DELETE'])('%s is refused in this era', async (method) => {
     const { port } = await start();
     const reply = await send(port, { method, headers: { 'mcp-protocol-version': '2026-07-28' } });
     expect([reply.status, reply.headers.allow]).toEqual([405, 'POST']);

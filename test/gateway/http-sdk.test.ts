@@ -110,7 +110,9 @@ describe.each(Object.keys(clients))('%s', (name) => {
     await eventually('a stream is open', () => ingress.counts.streams === 1);
     if (isModern) router.handled.at(-1)?.notify('notifications/tools/list_changed', listChanged(router.handled.at(-1)));
     else router.sessions[0]?.notify('notifications/tools/list_changed', undefined);
-    await eventually('it is heard', () => heard.some(({ method }) => method === 'notifications/tools/list_changed'));
+    await eventually('the notification arrives', () =>
+      heard.some(({ method }) => method === 'notifications/tools/list_changed'),
+    );
     await client.close();
   });
 });

@@ -19,7 +19,7 @@ async function pooled<T>(count: number, atOnce: number, job: (i: number) => Prom
   return results;
 }
 
-/** Opens legacy sessions on one connection, all requests in a row, and leaves them; resolves with the headers of each. */
+/** Opens legacy sessions with pipelined requests on one connection, and abandons them. Resolves with the headers of each session. */
 async function abandonSessions(port: number, count: number): Promise<Record<string, string>[]> {
   const socket = rawSocket(port);
   const request = (body: string, ...lines: string[]) =>

@@ -36,7 +36,7 @@ const servers = ['old', 'new', 'raw'];
 
 beforeAll(async () => {
   const mcpServers = {
-    // Clients come one after the other: what a shared legacy server asks would be refused for 30 s after each.
+    // The test clients run one after the other. A shared legacy server's question is refused for 30 s after a call of another client.
     old: { ...entry('sdk1-stdio'), isolation: 'per-client' },
     new: entry('sdk2-stdio-modern'),
     raw: { ...entry('raw-stdio-legacy'), isolation: 'per-client' },
@@ -106,13 +106,13 @@ describe.each(clients)('%s', (_name, era, connect) => {
     await expect(connect(`${ingress.url}/nobody`, [])).rejects.toThrow();
   });
 
-  describe.each(servers)('and the server %s', (server) => {
-    test('call and are answered, also when the server has a question', async () => {
+  describe.each(servers)('with the server %s', (server) => {
+    test('calls a tool, also when the server has a question', async () => {
       expect(said(await call(`${server}__echo`, { text: 'hi' }))).toBe('hi');
       expect(said(await call(`${server}__ask`))).toBe('{"action":"accept","content":{"name":"Ann"}}');
     });
 
-    test('report progress and errors', async () => {
+    test('gets progress and errors', async () => {
       const before = heard.length;
       await call(`${server}__progress`, { steps: 3 }, { onprogress: () => {} });
       const steps = heard.slice(before).filter(({ method }) => method === 'notifications/progress');
@@ -121,7 +121,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
       await expect(call(`${server}__nope`)).rejects.toMatchObject({ code: -32602 });
     });
 
-    test('get the prompt of that server', async () => {
+    test('gets the prompt of that server', async () => {
       const got = await client.request('prompts/get', { name: `${server}__greet`, arguments: { who: 'Bo' } });
       expect(JSON.stringify(got)).toContain('Bo');
     });
@@ -134,7 +134,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
     for (const uri of ['fixture://one', 'fixture://item/7'])
       await expect(read(uri)).rejects.toThrow(/ambiguous.*'new' and 'old' and 'raw'/);
     await expect(read('nobody://')).rejects.toThrow(/not found/);
-    // As received: a client may interpret the code in its own way.
+    // The code as received: a client may convert it.
     const { error } = heard.at(-1) as { error?: { code: number } };
     expect(error?.code).toBe(era === 'modern' ? -32602 : -32002);
   });

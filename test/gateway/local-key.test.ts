@@ -51,7 +51,7 @@ test('a key that the operator wrote is used, without surrounding blanks', () => 
   expect(readOrCreateLocalKey(dataDir)).toEqual({ key: good, isNew: false });
 });
 
-test.each(['640', '604', '660', '644', '601'])('mode %s is refused, with the way out', (mode) => {
+test.each(['640', '604', '660', '644', '601'])('mode %s is refused, with what to do', (mode) => {
   put(good, Number.parseInt(mode, 8));
   expect(() => readOrCreateLocalKey(dataDir)).toThrow('can be read by others');
   try {
@@ -68,7 +68,7 @@ test.each([
   ['blank', ' \n'],
   ['short', 'hk_short'],
   ['two lines', `${good}\n${good}`],
-  ['not for a header', `${good}\u00e9`],
+  ['not valid in a header', `${good}\u00e9`],
   ['too large', 'a'.repeat(2_000)],
 ])('a file that is %s is refused and not changed', (_what, text) => {
   put(text);

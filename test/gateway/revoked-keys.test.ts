@@ -86,7 +86,7 @@ test('a key that is revoked ends its own streams, calls and sessions only', asyn
   await bobs.until((text) => text.includes('still'));
 });
 
-test('so do a key with the same name and another secret, and an expired key', async () => {
+test('a key whose secret was replaced, and an expired key, end their streams, calls and sessions too', async () => {
   const { gateway, router, clock, port } = await open({ ann: { ...ann.ann, expires: '2026-01-01T00:05:00Z' }, ...bob });
   const anns = await everything(port, router, 'Bearer key-of-ann');
   const bobs = await openSession(port, '2025-11-25', { key: 'Bearer key-of-bob' });

@@ -144,7 +144,7 @@ describe('lists', () => {
     expect((await gateway.ask(legacy, 'tools/list')).json().tools[0]._meta).toBeUndefined();
   });
 
-  test('contain exactly what a principal may see, from the moment of a change of rules', async () => {
+  test('contain exactly what a principal may see, also right after the rules changed', async () => {
     const gateway = new FakeGateway(two);
     await gateway.ask(legacy, 'tools/list');
     gateway.upstreams.allow((_principal, server, tool) => server === 'fs' && tool !== 'odd');
@@ -378,7 +378,7 @@ describe('tool calls', () => {
     expect(gateway.upstreams.calls[0]?.options.meta).toBe('"traceparent":"00-1","x/y":{"n":12345678901234567890}');
   });
 
-  test.each([['"tok"'], ['12345678901234567890']])('hear progress under their own token %s', async (token) => {
+  test.each([['"tok"'], ['12345678901234567890']])('get progress under their own token %s', async (token) => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = ({ options }) => {
       options.onProgress?.(Buffer.from('{"progressToken":77,"progress":1,"x":1.0}'));
@@ -526,13 +526,13 @@ describe('tool calls that fail', () => {
     expect(said._meta[serverInfoKey].name).toBe('files');
   });
 
-  test('from the server keep its code and text', async () => {
+  test('with an error of the server keep its code and text', async () => {
     const error = new HostError('tool_error', 'fs/read: no such thing', { rpcCode: -32050 });
     const { failure } = await failing(error).ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect(failure).toEqual({ code: -32050, message: 'no such thing' });
   });
 
-  test('from the server keep its data where the code is known', async () => {
+  test('with an error of the server keep its data if the code is known', async () => {
     const bytes = Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}');
     const cause = new RpcRefusal(bytes);
     const error = new HostError('invalid_arguments', 'fs/read: bad', { rpcCode: -32602, cause });
@@ -540,7 +540,7 @@ describe('tool calls that fail', () => {
     expect({ ...failure, data: String(failure?.data) }).toEqual({ code: -32602, message: 'bad', data: '{"n":1.0}' });
   });
 
-  test('by an internal error report it only to the operator', async () => {
+  test('with an internal error report it only to the operator', async () => {
     const gateway = failing(new TypeError('secret'));
     const { failure } = await gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect(failure).toEqual({ code: -32603, message: 'internal error' });

@@ -1,6 +1,6 @@
 /**
  * Twenty thousand lines of a client that is careless, confused or hostile, in chunks cut anywhere: nothing is thrown, every
- * line that wants an answer gets one, and every honest request among them gets its own.
+ * line that needs an answer gets one, and every valid request among them gets its own.
  */
 import { isUtf8 } from 'node:buffer';
 import { PassThrough } from 'node:stream';
@@ -161,7 +161,7 @@ test(`${lines} lines, seed ${seed}`, { timeout: 120_000 }, async () => {
       }
       unsent = Buffer.alloc(0);
       await new Promise((resolve) => setImmediate(resolve));
-      // Waiting ones with "w" stay until the end, unless they would fill the pipe.
+      // Requests with an id of "w..." wait until the end. All others are answered now.
       for (const exchange of waiting.splice(0)) {
         if (!exchange.idText.startsWith('"w') || i === lines - 1) exchange.succeed('{}');
         else waiting.push(exchange);

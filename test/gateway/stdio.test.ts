@@ -53,7 +53,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
     await expect(client.request('no/such')).rejects.toMatchObject({ code: -32601 });
   });
 
-  test(isModern ? 'is never asked anything' : 'is asked, and its answer goes to who asked', async () => {
+  test(isModern ? 'gets no question' : 'gets the question of a call, and its answer reaches that call', async () => {
     const heard: Heard = [];
     client = await connect(heard);
     const asked = client;

@@ -41,29 +41,25 @@ describe('streamable HTTP', () => {
   test.each([
     ['modern', MODERN],
     ['legacy', LEGACY],
-  ])(
-    'a %s request goes with the token of the moment, in place of a configured header of that name',
-    async (_era, agreed) => {
-      const headers = { Authorization: 'Bearer configured', 'X-Region': 'eu' };
-      const { channel, heard, tokens, sent, server } = await connect(
-        (got, response) => json(response, result(got.id)),
-        { headers },
-      );
-      channel.adopt(agreed);
-      const steps = [one, two, undefined];
-      for (const token of steps) {
-        tokens.token = token;
-        const frame = request('tools/list');
-        channel.send(frame);
-        await heard.settled(frame);
-      }
-      channel.send(notification('notifications/cancelled'));
-      await server.until(() => server.received.length === 4);
-      const values = ['Bearer first-token', 'Bearer second-token', 'Bearer configured', 'Bearer configured'];
-      expect(sent()).toEqual(values);
-      expect(server.received.every((got) => got.headers['x-region'] === 'eu')).toBe(true);
-    },
-  );
+  ])('a %s request has the current token, which replaces a configured header of that name', async (_era, agreed) => {
+    const headers = { Authorization: 'Bearer configured', 'X-Region': 'eu' };
+    const { channel, heard, tokens, sent, server } = await connect((got, response) => json(response, result(got.id)), {
+      headers,
+    });
+    channel.adopt(agreed);
+    const steps = [one, two, undefined];
+    for (const token of steps) {
+      tokens.token = token;
+      const frame = request('tools/list');
+      channel.send(frame);
+      await heard.settled(frame);
+    }
+    channel.send(notification('notifications/cancelled'));
+    await server.until(() => server.received.length === 4);
+    const values = ['Bearer first-token', 'Bearer second-token', 'Bearer configured', 'Bearer configured'];
+    expect(sent()).toEqual(values);
+    expect(server.received.every((got) => got.headers['x-region'] === 'eu')).toBe(true);
+  });
 
   test('a request that had to wait for a connection has the token at the time of sending', async () => {
     let release = () => {};
@@ -99,9 +95,9 @@ describe('streamable HTTP', () => {
 
   test.each([
     ['401', 401, {}],
-    ['403 for want of rights', 403, { 'www-authenticate': 'Bearer error="insufficient_scope", scope="write"' }],
+    ['403 because of missing rights', 403, { 'www-authenticate': 'Bearer error="insufficient_scope", scope="write"' }],
   ])(
-    'a %s in the words of JSON-RPC, under the id of the request, is a refusal and no answer',
+    'a %s with a JSON-RPC error under the id of the request is a refusal, not an answer',
     async (_name, status, headers) => {
       const { channel, heard } = await connect((got, response) =>
         json(response, rpcError(got.id, -32_001), status, headers),
@@ -153,7 +149,7 @@ describe('streamable HTTP', () => {
 describe('HTTP+SSE', () => {
   const deps = () => ({ clock: new FakeClock(), random: seededRandom(1) });
 
-  test('its stream and its messages go with the token of the moment, and a refused message names it', async () => {
+  test('its stream and its messages have the current token, and the error of a refused message names that token', async () => {
     const server = await startServer((got, response) => {
       if (got.method === 'GET') return events(response).write('event: endpoint\ndata: /messages\n\n');
       return response.writeHead(got.headers.authorization === 'Bearer first-token' ? 202 : 401).end();

@@ -184,7 +184,7 @@ test('F3 a second, unrequested answer does not reach the next call', async () =>
   }
 });
 
-test('F3 a server that accepts and stays silent: given up at the deadline, and nothing after', async () => {
+test('F3 a request to a server that accepts and stays silent is given up at its deadline, and nothing follows', async () => {
   for (let i = 0; i < 20; i++) {
     const ledger = chaos.play({});
     const frame = request('tools/call');

@@ -145,7 +145,7 @@ test('a literal address is checked by the dial itself, also when the URL was not
   expect(connections).toBe(0);
 });
 
-test('a name that resolves differently the second time gains nothing', async () => {
+test('a name that resolves differently the second time reaches no inner address', async () => {
   let asked = 0;
   const rebinding = guardedDial({
     policy: 'public',

@@ -98,7 +98,7 @@ test('cancelling ends the opening at once', async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test('also while the address is still being dialled', async () => {
+test('cancelling ends the opening also while the address is being dialled', async () => {
   const caller = new AbortController();
   let dialled = false;
   const dial = guardedDial({
@@ -174,7 +174,7 @@ test.each([
   expect(heard.messages).toHaveLength(kept);
 });
 
-test('a status that is no stream rejects with it', async () => {
+test('a response that is no stream rejects with its status', async () => {
   const { opening, clock } = await start((_got, response) => response.writeHead(404).end());
   await expect(opening).rejects.toMatchObject({ code: 'protocol_error', details: { httpStatus: 404 } });
   expect(clock.pendingTimers).toBe(0);
@@ -205,7 +205,7 @@ test('a POST that breaks fails its request as uncertain', async () => {
   expect(await heard.settled(frame)).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
 });
 
-test.each(['endStream', 'cutStream'] as const)('the channel is over when the stream is (%s)', async (how) => {
+test.each(['endStream', 'cutStream'] as const)('the channel ends with its stream (%s)', async (how) => {
   const { channel, heard, ...server } = await connected();
   server[how]();
   await heard.until(() => heard.ends.length === 1);

@@ -46,9 +46,9 @@ async function minuteOfCalls(host: Host, clock: FakeClock, tool: string): Promis
 type Era = 'legacy' | 'modern';
 
 interface Refusal {
-  /** The refusal has the id of the request, as that of server-everything. */
+  /** The refusal has the id of the request. The refusal of server-everything has it. */
   readonly namesRequest: boolean;
-  /** Legacy: whether it opens sessions with an id. */
+  /** Legacy: whether the server opens sessions with an id. */
   readonly hasSessions: boolean;
 }
 

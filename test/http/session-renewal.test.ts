@@ -153,7 +153,7 @@ test('W2 a session is renewed while every call connection is busy for long', asy
 
 describe('W3 a server that answers 400 for a session it does not know', () => {
   test.each([false, true])(
-    'is recognised by one ping; JSON-RPC error in the name of the request: %s',
+    'is recognised by one ping; the JSON-RPC error has the id of the request: %s',
     async (named) => {
       const { server, call, row } = await open();
       server.unknownStatus = 400;
@@ -166,21 +166,24 @@ describe('W3 a server that answers 400 for a session it does not know', () => {
     },
   );
 
-  test.each([false, true])('a 400 in a known session is returned, with one ping in 10 s; named: %s', async (named) => {
-    const { server, clock, call } = await open();
-    server.namesRequest = named;
-    const wrong = () => failureOf(call('wrong', {}, { refuse: true }));
-    const expected = named ? ['invalid_arguments', -32602] : ['protocol_error', -32602];
-    for (let i = 0; i < 5; i++) {
-      const { code, details } = await wrong();
-      expect([code, details.rpcCode]).toEqual(expected);
-    }
-    await Promise.all([wrong(), wrong(), wrong()]);
-    expect(server.pings).toBe(1);
-    clock.advance(10_000);
-    await Promise.all([wrong(), wrong(), wrong()]);
-    expect([server.pings, server.initializes]).toEqual([2, 1]);
-  });
+  test.each([false, true])(
+    'a 400 in a known session is returned, with one ping in 10 s; the error has the id of the request: %s',
+    async (named) => {
+      const { server, clock, call } = await open();
+      server.namesRequest = named;
+      const wrong = () => failureOf(call('wrong', {}, { refuse: true }));
+      const expected = named ? ['invalid_arguments', -32602] : ['protocol_error', -32602];
+      for (let i = 0; i < 5; i++) {
+        const { code, details } = await wrong();
+        expect([code, details.rpcCode]).toEqual(expected);
+      }
+      await Promise.all([wrong(), wrong(), wrong()]);
+      expect(server.pings).toBe(1);
+      clock.advance(10_000);
+      await Promise.all([wrong(), wrong(), wrong()]);
+      expect([server.pings, server.initializes]).toEqual([2, 1]);
+    },
+  );
 
   test('is detected by its refused stream too, when no client calls', async () => {
     const { server, inTime } = await open();
@@ -214,7 +217,7 @@ test('W4 a resource subscription survives the renewal of its session', async () 
   await eventually('it is subscribed in the new session', () => server.subscribed.includes('s2 r:1'));
   await eventually('the stream is open', () => server.openStreams === 1);
   server.announce('notifications/resources/updated', { uri: 'r:1' });
-  await eventually('the update is told', () => updates === 1);
+  await eventually('the update arrives', () => updates === 1);
 });
 
 test('W5 a standalone stream that ends after every event is opened at most once a second', async () => {

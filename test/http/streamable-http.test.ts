@@ -167,7 +167,7 @@ describe('refusals', () => {
   const cases: Array<[string, number, Record<string, string>, unknown, object]> = [
     ['401', 401, {}, undefined, { code: 'needs_reauth', details: { httpStatus: 401, execution: 'not_executed' } }],
     [
-      '403 for want of scope',
+      '403 because of a missing scope',
       403,
       { 'www-authenticate': 'Bearer error="insufficient_scope"' },
       undefined,
@@ -194,7 +194,7 @@ describe('refusals', () => {
     ],
     ['500', 500, {}, undefined, { code: 'transport', details: { httpStatus: 500, execution: 'uncertain' } }],
     [
-      '400 with an error that names no request',
+      '400 with an error without the id of a request',
       400,
       {},
       rpcError(null, -32_022),
@@ -212,7 +212,7 @@ describe('refusals', () => {
   });
 
   test.each([400, 404])(
-    'W27 a JSON-RPC error in our own name is kept under %s, for the check of the era',
+    'W27 a JSON-RPC error with the id of the request is kept with status %s, for the check of the era',
     async (status) => {
       const { channel, heard } = await connect((got, response) => json(response, rpcError(got.id, -32_601), status));
       channel.adopt(MODERN);
@@ -340,7 +340,7 @@ describe('session', () => {
     expect([server.received.length, second.phase]).toEqual([1, 'queued']);
   });
 
-  test('close ends the session with DELETE and does not mind a 405', async () => {
+  test('close ends the session with DELETE and ignores a 405', async () => {
     const { channel, server, heard } = await initialized();
     await channel.close();
     expect(server.received.at(-1)).toMatchObject({ method: 'DELETE', headers: { 'mcp-session-id': 'abc' } });
@@ -404,7 +404,7 @@ describe('withdrawing', () => {
   test.each([
     [MODERN, 'aborted'],
     [LEGACY, 'notify'],
-  ] as const)('one that is out: %o', async (agreement, withdrawal) => {
+  ] as const)('a cancelled request that was sent: %o', async (agreement, withdrawal) => {
     const { channel, heard, server } = await connect(() => {});
     channel.adopt(agreement);
     const frame = request('slow');
