@@ -114,8 +114,9 @@ export class InboundRequests {
     if (request.method === 'ping') return this.#pong(request);
     const handler = handlerOf(request);
     if (!('handle' in handler)) return request.refuse(...handler);
-    const isFull = this.#open.size >= LIMITS.inboundRequests || this.#open.has(idText);
-    if (isFull || !this.#paramBytes.take(params?.length ?? 0)) {
+    if (this.#open.has(idText))
+      return request.refuse(RPC.internalError, 'a request with this id is open; use another id');
+    if (this.#open.size >= LIMITS.inboundRequests || !this.#paramBytes.take(params?.length ?? 0)) {
       return request.refuse(
         RPC.internalError,
         `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`,

@@ -449,6 +449,14 @@ describe('messages that the server sends on its own', () => {
     expect(channel.messages).toMatchObject([{ id: LIMITS.inboundRequests, error: { code: -32603 } }]);
   });
 
+  test('a request with the id of an open request is refused, naming the cause', () => {
+    const { channel } = connect({ request: () => {} });
+    for (const method of ['roots/list', 'elicitation/create']) channel.say({ jsonrpc: '2.0', id: 7, method });
+    expect(channel.messages).toMatchObject([
+      { id: 7, error: { code: -32603, message: expect.stringContaining('id is open') } },
+    ]);
+  });
+
   test('requests of a modern server violate the protocol, and are dropped and counted', () => {
     const { channel, peer } = connect({ request: (request) => request.respond('{}') });
     peer.adopt({ era: modernEra, version: '2026-07-28' });
