@@ -1,6 +1,6 @@
 /**
  * The first stage: guards decide whether a principal may use a server or a tool. Several guards combine by AND.
- * Not here: parsing of roles and patterns (config/), the view of a denied caller (gateway/).
+ * Not here: parsing of roles and patterns (config/), what a denied caller sees (gateway/).
  *
  * Invariants: a request passes only if every guard returns `{ allow: true }`; a guard that throws or returns anything else
  * denies. Names are compared as whole strings. A guard never sees arguments or results.

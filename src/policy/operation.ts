@@ -118,7 +118,7 @@ export const namesOf = ({ server, tool }: Pick<Operation, 'server' | 'tool'>) =>
 export const displayName = ({ server, tool, method }: Operation): string =>
   neutraliseLine(`${server}/${tool ?? method}`, LIMITS.quotedChars);
 
-/** Copies an operation with changes. Use no spread: some members are getters. */
+/** Copies an operation with changes. A spread alone would drop members that are getters of the class, such as `requestId`. */
 export const withChanges = <Op extends Operation>(operation: Op, changes: Partial<Op>): Op => ({
   ...operation,
   requestId: operation.requestId,

@@ -2,7 +2,7 @@
  * Events of policy about calls and tools.
  * Not here: time stamps and delivery (host/host-events.ts).
  *
- * Invariant: no event contains arguments, results or credentials. Names of tools are not neutralised; the display must do that.
+ * Invariant: no event contains arguments, results or credentials. Names of tools are not escaped; the code that prints them must do that.
  */
 import type { ErrorCode, Execution } from '../kernel/errors.js';
 import type { Circuit } from './breaker.js';

@@ -18,7 +18,7 @@ interface OtherMethod extends MethodFacts {
 }
 
 interface MethodFacts {
-  /** Only eras that list the method have it. */
+  /** Only an era that has the method in its `ownMethods` supports it. */
   readonly isEraSpecific?: true;
   /** Member of params that a modern client repeats in the header `Mcp-Name`. */
   readonly nameMember?: 'name' | 'uri' | 'taskId';

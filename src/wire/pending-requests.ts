@@ -213,12 +213,13 @@ interface Abandoned {
  * Requests that the peer gave up while the server may still work on them. Any of them may have caused an unattributed message,
  * so the message cannot be attributed to another request.
  * Invariants: an entry ends with its late answer or its time. The time of a cancelled request starts after the cancel
- * notification was written. Beyond `abandonedMax` entries, the doubt lasts as long as the newest entry would.
+ * notification was written. Requests beyond `abandonedMax` are not stored; together they count as one entry, which ends when the
+ * newest of them would have ended.
  */
 export class AbandonedRequests {
   readonly #clock: Clock;
   readonly #byId = new Map<number, Abandoned>();
-  /** End of the doubt caused by requests beyond `abandonedMax`. */
+  /** Time until which requests beyond `abandonedMax` may still be the cause of a message. */
   #overflowUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock) {

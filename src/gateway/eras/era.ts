@@ -93,7 +93,7 @@ export interface StdioEra {
   /** Whether the client may send batches in its current session. */
   readonly hasBatches: boolean;
   clientOf(method: string, params: Buffer | undefined, isInBatch: boolean): Client | RpcFailure;
-  /** Notifications are not forwarded: each request carries the client facts that its server needs. */
+  /** Called for a notification of the client. It is not forwarded: each request carries the capabilities that its server needs. */
   notified?(method: string): void;
   /** Absent in an era whose clients receive no requests. */
   ask?(owner: Exchange, ...request: Parameters<Ask>): Promise<Answer>;

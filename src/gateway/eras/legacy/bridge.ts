@@ -1,4 +1,7 @@
-/** The bridge for legacy clients. It forwards the requests of a legacy server, and the `input_required` of a modern one. */
+/**
+ * The bridge for legacy clients. It forwards the questions of legacy servers, and turns `input_required` of modern servers into
+ * questions.
+ */
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { ERRORS, isHostError } from '../../../kernel/errors.js';
 import { LIMITS } from '../../../kernel/limits.js';
@@ -134,7 +137,7 @@ class InputRounds {
     this.#random = random;
   }
 
-  /** `first` is the answer that contains `required`; `options` are the options of its request. */
+  /** `first` is the answer that contains `required`; `options` are the options with which the call was sent. */
   async run(first: Relayed, required: InputRequired, options: BridgeOptions): Promise<Relayed> {
     const { exchange, server } = this.#request;
     let relayed = first;

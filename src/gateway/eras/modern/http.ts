@@ -62,7 +62,7 @@ class ModernHttp implements HttpEra {
 
   #notification(caller: Caller, envelope: Envelope, response: ServerResponse): undefined {
     // Notifications are not forwarded: a modern client cancels a request by closing its response, and each request carries the
-    // client facts that its server needs.
+    // client capabilities that its server needs.
     const failure = checkModernNotification(envelope.method(), envelope.payload(), caller.headers);
     if (failure) return this.#fail(response, undefined, failure);
     response.writeHead(202);

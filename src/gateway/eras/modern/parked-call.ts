@@ -1,7 +1,7 @@
 /**
  * One call of a modern client to a server that may send requests during the call. Performs the effects of parked-state.ts.
  * Not here: translation of the server's answer (`translate`), the owner of a state (bridge.ts).
- * Invariants: one relay() waits at a time and is settled once. The call is sent upstream once.
+ * Invariants: at most one request of the client waits at a time, and it is settled once. The call is sent to the server once.
  */
 import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
