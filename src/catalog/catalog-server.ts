@@ -31,14 +31,14 @@ export interface KnownList {
 
 /** An item as clients see it; repaired if its server's text has a fault (list-repair.ts). */
 export interface ShownItem extends ListedItem {
-  /** Text for endpoints of many servers, if it differs. */
+  /** Text for endpoints that join many servers, if it differs from `raw`. */
   readonly joined?: Buffer;
-  /** True: clients before 2026-07-28 refuse its output schema. */
+  /** True: clients of protocol revisions before 2026-07-28 refuse the output schema. */
   readonly hasModernOutput?: boolean;
 }
 
 export interface ShownList extends KnownList {
-  /** A changed tool without approval has its approved text. */
+  /** A changed tool that is not approved has the text that was approved before. */
   readonly items: readonly ShownItem[];
 }
 
@@ -49,7 +49,7 @@ export interface KnownServer {
   readonly isReady: boolean;
   /** Undefined: the server never ran. */
   readonly facts: KnownFacts | undefined;
-  /** A missing list was never read, or the server is stopped or disabled. */
+  /** A list is missing if it was never read, or if the server is stopped or disabled. */
   readonly lists: ReadonlyMap<ListMethod, ShownList>;
   /** Increases with every change of facts or lists. */
   readonly revision: number;

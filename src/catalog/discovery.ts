@@ -65,7 +65,7 @@ export interface DiscoveryParts {
 const discoverConcurrencyMax = 8;
 const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
-/** First listings at once. The start gate decides how many of these servers start together. */
+/** Bound of first listings that run at once. The start gate decides how many of these servers start together. */
 const learnConcurrencyMax = 64;
 /** After this time the next first listing may begin; the slow one continues. The start gate still limits concurrent starts. */
 const learnSlotMs = 3_000;

@@ -3,9 +3,9 @@
  * Not here: the use of a list (host/list-operations.ts, listings.ts), the choice of lists (server-run.ts).
  *
  * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list. Only the first
- * of several failures in a row is reported. While reads fail, announced changes cause at most one read per second.
- * After `readAgain`, calls are held until the list was read, for at most 5 s and any throttle. The end of the session refuses them:
- * they would be sent before the list was read.
+ * of several failures in a row is reported. While reads fail, announced changes cause at most one read per second. After
+ * `readAgain`, calls are held until the list was read, but for at most 5 s after the end of a throttle. If the session ends,
+ * held calls are refused, because the list was not read.
  */
 import { Cancellation } from '../kernel/cancel-signal.js';
 import type { Cancel } from '../kernel/clock.js';
@@ -77,7 +77,7 @@ export class ListReader {
     } catch (error) {
       // The supervisor reports the end of the session.
       if (session.closedBy || this.#retry.isStopped) return this.#endHold();
-      // A failed read that is due again belongs to the old session, so it is not reported.
+      // If the next read is due already, the failed one belongs to the old session and is not reported.
       if (!this.#retry.hasFailed && !this.#isHoldDue && !this.#hold?.throttledReads) onProblem(error);
       isAgain = isTemporary(error);
     }
@@ -85,10 +85,10 @@ export class ListReader {
   }
 
   /**
-   * Reads the list of a new session now, or after any throttle. A running read belongs to the old session and is given up.
-   * The returned function gives a promise that calls wait for; undefined: the list was read, could not be read, or took 5 s. The
-   * promise also resolves when a throttle begins: the calls are then refused, but the list is still to be read. It rejects when the
-   * session ends.
+   * Reads the list of a new session now, or after any throttle. A running read belongs to the old session and is given up. The
+   * returned function gives a promise that calls wait for; undefined: the list was read, could not be read, or took 5 s. The
+   * promise also resolves when a throttle begins: the calls are then refused, and the list is read later. The promise rejects
+   * when the session ends.
    */
   readAgain(): () => Promise<void> | undefined {
     this.#holdCalls(0);
@@ -99,14 +99,15 @@ export class ListReader {
 
   /**
    * Reads the tools of a new connection. The server becomes ready only after this read, which tells which tools are read-only.
-   * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes it and rejects.
+   * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes the session and
+   * rejects.
    */
   async readFirst(limits: CallOptions): Promise<void> {
     const { session, throttle, onProblem } = this.#parts;
     try {
       await this.#readOnce(limits);
     } catch (cause) {
-      // The pause also applies to the instances of other clients, which may be open.
+      // May begin a throttle, which also applies to the instances of other clients that are open.
       const error = throttle.failed(session.server, cause);
       // A server that answers with an error can still be called.
       if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
@@ -122,7 +123,7 @@ export class ListReader {
 
   stop(): void {
     this.#retry.stop();
-    // A server that is being stopped first finishes its requests. A list that nothing reads must not delay that.
+    // A stop waits for open requests. It must not wait for a list that is no longer used.
     this.#running?.abort();
     this.#hold?.reject(notOpen(this.#parts.session.server));
     this.#endHold();
@@ -155,7 +156,9 @@ export class ListReader {
     this.#isHoldDue = true;
   }
 
-  /** After a throttle the list is read before a call is sent: the calls must not race the read. */
+  /**
+   * Ends the hold. During a throttle it begins a new hold instead, because the list must be read before the next call is sent.
+   */
   #endHoldOrThrottle(): void {
     const throttledReads = (this.#hold?.throttledReads ?? throttledReadsMax) + 1;
     if (this.#retry.isThrottled && throttledReads < throttledReadsMax) this.#holdCalls(throttledReads);

@@ -1,6 +1,6 @@
 /**
- * Checks the items of a list against a short table of what clients refuse. One item that a client's validator refuses makes it
- * drop the whole list, so such an item is repaired where that is safe, or left out.
+ * Checks the items of a list against a short table of what clients refuse. A client drops the whole list if its validator
+ * refuses one item. So such an item is repaired if that is safe, and left out otherwise.
  * Not here: the use of the result (listings.ts), names at an endpoint of many servers (gateway/views/tool-names.ts).
  *
  * Invariants: an item without a fault keeps its bytes. A repair never makes a schema stricter, except that arguments are an
@@ -177,8 +177,8 @@ const unions = { oneOf: 'exactly one', anyOf: 'at least one', allOf: 'all' } as 
 const quotedChars = 2_000;
 
 /**
- * Texts of a tool for some clients. `joined` has no `oneOf`, `anyOf` or `allOf` at the top of the arguments: providers refuse a
- * request with such a tool, and all other tools with it.
+ * Texts of a tool for some clients. `joined` has no `oneOf`, `anyOf` or `allOf` at the top of the arguments: model providers
+ * refuse the whole request if one tool has them there.
  */
 function variantsOf(bytes: Buffer, fields: string[]): Pick<ShownItem, 'joined' | 'hasModernOutput'> {
   const [schema, described, output] = membersBytes(bytes, ['inputSchema', 'description', 'outputSchema']);
@@ -244,16 +244,19 @@ const checked = new WeakMap<readonly ListedItem[], Faults>();
 const rulesVersion = 1;
 const noFaults: Faults = new Map();
 
-/** The rules that found no fault in the list; undefined if it has one, or was not checked. */
+/** Version of the rules that found no fault in the list; undefined if the list has a fault or was not checked. */
 export const soundBy = (items: readonly ListedItem[]): number | undefined =>
   checked.get(items)?.size === 0 ? rulesVersion : undefined;
 
-/** For a stored list with its `soundBy`: the same rules need not check it again. A start with 1,000 tools saves 20 ms. */
+/**
+ * Marks a stored list as free of faults if `version`, its stored `soundBy`, is the present version of the rules. A start with
+ * 1,000 tools saves 20 ms.
+ */
 export function trustSound(items: readonly ListedItem[], version: number | undefined): void {
   if (version === rulesVersion) checked.set(items, noFaults);
 }
 
-/** Checks a long list in several turns; undefined if there is little to do. Then `faultsIn` finds the result. */
+/** Checks a long list in several turns; `faultsIn` then returns the result. Undefined: there is little to do. */
 export function checkAhead(method: ListMethod, items: readonly ListedItem[]): Promise<void> | undefined {
   let bytes = 0;
   for (const { raw } of items) bytes += raw.length;

@@ -134,14 +134,14 @@ export class Listings {
     const lists = isOther && !isStdio(spec) ? new Map([...all].filter(([method]) => method === 'tools/list')) : all;
     const revision = ++this.#revisions;
     const isUnsaved = takeOver?.isUnsaved ?? false;
-    // Most idle servers have no listing: no record for them.
+    // Most idle servers have no listing, so they get no record.
     if (facts || lists.size > 0)
       this.#records.set(server, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved, isOutdated });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
   }
 
-  /** Call it when an idle server has another account: its lists must be read again. */
+  /** Call it when Hostler has another account at an idle server: its lists must be read again. */
   markOutdated(server: CatalogServer): void {
     const record = this.#records.get(server);
     if (record) record.isOutdated = true;
@@ -189,7 +189,7 @@ export class Listings {
     this.#revise(server, record);
   }
 
-  /** Stores a changed listing: one write for all lists of a run. After a failure the next list tries again. */
+  /** Stores a changed listing: one write for all lists of a run. After a failure, the next changed list is stored with it. */
   save(server: CatalogServer): void {
     const { findServer, store, onProblem } = this.#parts;
     const { name } = server.definition;

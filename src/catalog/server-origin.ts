@@ -35,7 +35,7 @@ export function originOf(spec: ServerSpec): string {
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
 
-/** Other variables or headers may belong to another account. */
+/** False if variables or headers differ, which may belong to another account. */
 export const hasSameInputs = (a: ServerSpec, b: ServerSpec): boolean => isDeepStrictEqual(inputsOf(a), inputsOf(b));
 
 const inputsOf = (spec: ServerSpec): unknown =>

@@ -59,7 +59,7 @@ const listChanges: readonly {
 export class ServerRun {
   readonly #context: RunContext;
   readonly #session: Session;
-  /** Undefined for an instance, which uses the lists of the shared server, except that it reads the tools too. */
+  /** Undefined for an instance, which uses the lists of the shared server, but reads the tools itself too. */
   readonly #owner: CatalogServer | undefined;
   readonly #announce: (method: string) => void;
   /** Created when a list is first read. */
@@ -128,8 +128,8 @@ export class ServerRun {
 
   /**
    * A legacy server lost the session and has a new one. It may now be another release, so everything is read again: facts, all
-   * lists (with change notifications or not) and subscriptions. The returned function gives a promise until the tools were read or
-   * could not be read: no tool is called before, so that a changed tool is compared with its pin first.
+   * lists (with change notifications or not) and subscriptions. While the tools are being read, the returned function gives a
+   * promise. No tool is called before it settles, so that a changed tool is compared with its pin first.
    */
   renewed(): () => Promise<void> | undefined {
     const { server } = this.#session;
@@ -147,7 +147,7 @@ export class ServerRun {
     return tools;
   }
 
-  /** Hostler has another account at the server: every list may differ, also one without change notifications. */
+  /** Hostler has another account at the server: every list may differ, even one without change notifications. */
   accountChanged(): void {
     if (this.#isReady) this.#announceAll(this.#offered());
   }

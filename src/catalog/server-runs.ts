@@ -1,5 +1,6 @@
 /**
- * The runs of all servers, by session and by name. Begins and ends the work of a run (server-run.ts) with the state of its server.
+ * The runs of all servers, by session and by name. Begins and ends the work of a run (server-run.ts) when the state of its
+ * server changes.
  * Not here: start and end of a run (supervisor/), subscribers (subscriptions.ts).
  */
 import type { Session } from '../session/session.js';

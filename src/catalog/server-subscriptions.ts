@@ -2,8 +2,8 @@
  * Subscribes to resources at a legacy server, and again in a new session. A subscription that failed is repeated.
  * Not here: subscribers (subscriptions.ts), modern servers (server-listen-stream.ts).
  *
- * Invariants: one request per resource is open at a time. Only changes are sent. A resource that the server refuses is not
- * repeated in the same session.
+ * Invariants: one request per resource is open at a time. A request is sent only for a change. A subscription that the server
+ * refuses is not repeated in the same session.
  */
 import { eachOf } from '../kernel/each-of.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';

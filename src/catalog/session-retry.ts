@@ -1,6 +1,6 @@
 /**
- * Background work of one session that no caller waits for: list reads and subscriptions. Sends it while the server is not
- * throttled, and repeats it with a growing pause.
+ * Background work of one session that no caller waits for: list reads and subscriptions. Sends such requests only while the
+ * server is not throttled, and repeats failed work after growing pauses.
  * Not here: calls (host/dispatch.ts), opening a lost session again (session/).
  *
  * Invariants: at most one timer is set. Its work runs neither during a throttle nor after the end of the session.
@@ -33,7 +33,7 @@ export class SessionRetry {
     this.#pauses = pauses;
   }
 
-  /** True: work waits for its time. */
+  /** True: work is scheduled. */
   get isSet(): boolean {
     return this.#timer !== undefined;
   }
@@ -65,7 +65,7 @@ export class SessionRetry {
     }
   }
 
-  /** Runs `run` after `delayMs` and any throttle. Work that is set for an earlier time stays. */
+  /** Runs `run` after `delayMs` and any throttle. No effect if work is scheduled for an earlier time. */
   after(delayMs: number, run: () => void): void {
     const { clock, session, throttle } = this.#work;
     const atMs = clock.nowMs() + delayMs;
@@ -109,6 +109,6 @@ export function isTemporary(error: unknown): boolean {
   if (error.code !== 'protocol_error') return true;
   const { rpcCode, httpStatus, reason } = error.details;
   if (rpcCode !== undefined) return !requestFaults.has(rpcCode);
-  // A proxy answers in the place of a server that is away.
+  // A proxy gives such an answer while the server behind it is unavailable.
   return httpStatus !== undefined || reason === 'content_type';
 }

@@ -1,6 +1,6 @@
 /**
- * Lists servers once after the start, and lets early list requests wait a short time for these first listings.
- * Starts servers that were never listed in the background: with `learnAtBoot`, or when a gateway or broker needs their tools.
+ * Lists servers once after the start, and lets early list requests wait a short time for these first listings. Servers that
+ * were never listed are started in the background: with `learnAtBoot`, or when a gateway or broker needs their tools.
  * Not here: starting and listing one server (discovery.ts).
  *
  * Invariants: the wait ends `startupListingMsMax` after the first request; later requests do not wait. A request waits only for
@@ -12,7 +12,7 @@ import type { Discovery, FirstListings } from './discovery.js';
 
 export const startupListingMsMax = 1_000;
 
-/** Servers that exceeded the wait of a first list, over restarts of the host. */
+/** Remembers servers whose first listing took longer than the wait for it, across restarts of the host. */
 export interface SlowServers {
   was(server: string): boolean;
   exceeded(server: string): void;

@@ -177,6 +177,6 @@ const tooMany = (server: string, reason: keyof typeof limitTexts, limit: number)
 
 const limitTexts = {
   principal: `this principal is subscribed to ${subscriptionsPerPrincipalMax} of its resources already`,
-  server: `${subscribedUrisMax} of its resources are subscribed to already`,
-  characters: 'the URIs of the subscribed resources are too long together',
+  server: `${subscribedUrisMax} of its resources have subscriptions already`,
+  characters: `the URIs of its subscribed resources would have more than ${subscribedCharsMax} characters in total`,
 };

@@ -1,4 +1,4 @@
-/** Loads libsql once. It is native, and a bundle can load it only by `import`. */
+/** Loads libsql once. From a bundle, this native module can be loaded only by `import`. */
 import type Database from 'libsql';
 import { requireLibsql } from './require-libsql.js';
 

@@ -37,7 +37,7 @@ export interface ListingStore {
 }
 
 export interface ListingsTable extends ListingStore {
-  /** Drops the listing from memory, after writing one that is queued. */
+  /** Drops the listing from memory. A queued listing is written first. */
   release(server: string): void;
 }
 

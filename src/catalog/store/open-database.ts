@@ -8,10 +8,10 @@ import { compositeKey } from '../../policy/composite-key.js';
 import { checkVersion, claimDatabase, type OwnFormat } from './database-file.js';
 import { loadedLibsql } from './libsql.js';
 
-/** Wait for a lock of another process. It blocks the event loop. */
+/** Longest wait for a lock of another process. The wait blocks the event loop. */
 const busyMs = 250;
 
-/** Await `loadLibsql` before. `schema`: statements that create the tables of this version. */
+/** Await `loadLibsql` first. `schema`: statements that create the tables of this version. */
 export function openDatabase(file: string, format: OwnFormat, schema: string): Database.Database {
   claimDatabase(file, format);
   const database = new (loadedLibsql())(file);
@@ -27,7 +27,7 @@ export function openDatabase(file: string, format: OwnFormat, schema: string): D
   database.pragma('synchronous = FULL');
   // Tables are read once, when a host starts: a larger page cache helps no query.
   database.pragma('cache_size = -256');
-  // The version is written last: a file that has it has the tables, and writing it again would wait for the disk.
+  // The version is written last, so a file with this version has the tables. Writing it again would wait for the disk.
   if (found !== format.version)
     database.exec(`BEGIN IMMEDIATE; ${schema} PRAGMA user_version = ${format.version}; COMMIT`);
   return database;
@@ -40,7 +40,7 @@ export function openDatabase(file: string, format: OwnFormat, schema: string): D
 export class OpenedFiles<Opened> {
   readonly #opened = new Map<string, Opened>();
 
-  /** Looks before it opens the file: closing any of its descriptors would release the locks of SQLite. */
+  /** Checks first whether the file is open: closing a second descriptor of it would release the locks of SQLite. */
   once(file: string, open: () => Opened): Opened {
     const known = this.#opened.get(keyOf(file));
     if (known !== undefined) return known;

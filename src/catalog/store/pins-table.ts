@@ -24,7 +24,7 @@ export interface PinsTable extends Required<PinStore> {
   generation(key: string): string | undefined;
   /** Stores pins of an older file inside a transaction of the caller. Pins that are stored already are newer and stay. */
   adopt(key: string, records: readonly PinRecord[]): void;
-  /** Drops the pins from memory, after writing those that are queued. */
+  /** Drops the pins from memory. Queued pins are written first. */
   release(key: string): void;
 }
 
@@ -56,7 +56,7 @@ export function pinsTable(database: Database.Database, pending: WriteBehind): Pi
       if (sets.head(key) === undefined) sets.insert(key, randomUUID(), records);
     },
     release(key) {
-      // First, because a write leaves its value in memory.
+      // Written first, because a write leaves its value in memory.
       pending.settle(pinsEntry(key));
       sets.release(key);
     },

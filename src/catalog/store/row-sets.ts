@@ -155,8 +155,8 @@ export class RowSets<Value, Content> {
   }
 
   /**
-   * Each step writes one batch; only a new and large set takes more than one. `isDurable`: the set must survive a power failure.
-   * Waiting for the disk after each of fifty first lists took longer than reading them.
+   * Each step writes one batch; only a new and large set takes more than one. `isDurable`: the set must survive a power
+   * failure. Lists are not durable: waiting for the disk after each of fifty first lists took longer than reading them.
    */
   *write(owner: string, head: string, value: Value, isDurable = true): Generator<undefined, void> {
     const { rowsOf, textOf, bytesOf, isSame } = this.#table;
@@ -169,7 +169,7 @@ export class RowSets<Value, Content> {
       rowsOf(value),
       isSame,
     );
-    // An interrupted write must not change a complete set on disk.
+    // One batch, because an interrupted write must not change a complete set on disk.
     const batches = stored?.isComplete ? [changed] : batchesOf(changed, bytesOf);
     let id = base?.id ?? 0;
     let written: number | undefined;
@@ -198,7 +198,7 @@ export class RowSets<Value, Content> {
       // An incomplete set need not survive a power failure.
       if (isLast && isDurable) write();
       else withoutSync(this.#database, write);
-      // The base is forgotten, so this writes the whole set.
+      // Another process has written the set. The known value was dropped above, so this call writes the whole set.
       if (isStale) return yield* this.write(owner, head, value, isDurable);
     }
     if (written !== undefined) this.#remember(owner, { id, written, value, positions });
