@@ -172,7 +172,7 @@ export class Connector {
       : { ...spec, headers: await resolve('headers', spec.headers) };
   }
 
-  /** Supplies the tokens of this server, and renews a refused token. Close it with the server. */
+  /** Returns the token source of this server, which also renews a refused token. Close it when the server is removed. */
   authFor(server: string, provider: AuthProvider): AuthRecovery {
     const { onProblem, onAuth } = this.#options;
     const onOutcome = onAuth && ((status: AuthStatus) => onAuth(server, status));

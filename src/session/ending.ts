@@ -1,17 +1,17 @@
 /**
- * The end of a connection that the server refuses as a whole: it speaks another era, or has forgotten the endpoint. Some replicas
- * behind the URL may not have changed yet, so calls that were sent before get some time.
- * Not here: finding out (eras/checked-requests.ts), the next connection (supervisor/).
- * Invariant: the connection ends when no earlier call is being worked on, at the latest after `drainMsMax`.
+ * Ends a connection that the server refuses as a whole, because the server now speaks another era or no longer knows the
+ * endpoint. Some replicas behind the URL may not have changed yet, so calls that were sent before get some time.
+ * Not here: detecting the refusal (eras/checked-requests.ts), the next connection (supervisor/).
+ * Invariant: the connection ends when the server works on no earlier call, or after `drainMsMax`.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
 import { HostError } from '../kernel/errors.js';
 import type { Peer } from '../wire/peer.js';
 
-/** As for a server that is stopped. */
+/** The same time as for a server that is stopped. */
 const drainMsMax = 5_000;
-/** Time between two looks at the earlier calls. */
+/** Interval of the checks for earlier calls. */
 const lookIntervalMs = 1_000;
 
 interface EndingParts {
@@ -19,7 +19,7 @@ interface EndingParts {
   readonly peer: Peer;
   readonly clock: Clock;
   /**
-   * Called at each look. It keeps the server `suspect`, because an answer to an earlier call does not prove that the next one would
+   * Called at each check, to keep the server `suspect`: an answer to an earlier call does not prove that the next call would
    * be accepted.
    */
   readonly missed: () => void;
@@ -40,7 +40,7 @@ export class Ending {
     this.#parts = parts;
   }
 
-  /** Resolves at the end of the connection. Undefined: it is not ending. */
+  /** Resolves at the end of the connection. Undefined: the connection is not ending. */
   get ended(): Promise<void> | undefined {
     return this.#begun?.promise;
   }

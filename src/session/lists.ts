@@ -97,7 +97,8 @@ export async function readList(
     if (cursor.length > cursorCharsMax)
       throw broken(server, method, 'cursor_too_long', 'sent a huge cursor', cursorCharsMax);
     if (cursors.has(cursor)) throw broken(server, method, 'repeated_cursor', 'sent the same cursor twice');
-    if (pages >= LIMITS.listPages) throw broken(server, method, 'too_many_pages', 'has no end', LIMITS.listPages);
+    if (pages >= LIMITS.listPages)
+      throw broken(server, method, 'too_many_pages', `has more than ${LIMITS.listPages} pages`, LIMITS.listPages);
     cursors.add(cursor);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Detects a server that runs but no longer answers, by probes.
+ * Detects, by probes, a server that runs but no longer answers.
  *
  * A server that does one thing at a time answers no probe while it works. So silence counts only after a request was given up
  * and the time allowed for that request is over. While a request is in flight, no probe is sent and nothing is decided: the
@@ -27,11 +27,11 @@ export type ProbeResult = 'alive' | 'silent' | 'unasked';
 /** `isUnread`: the server is behind a pipe and has read nothing since the probe, not even earlier requests. */
 export function failedProbe({ code, details }: HostError, isUnread: boolean): ProbeResult {
   const isQueued = details.phase === 'queued';
-  // An unreadable answer counts too. The status of an unsent probe belongs to an earlier request.
+  // An unreadable answer is also a sign of life. The status of an unsent probe belongs to an earlier request.
   if ((details.httpStatus !== undefined && !isQueued) || details.phase === 'answered') return 'alive';
   const isUnsent = code === 'overloaded' || isQueued;
   if (!isUnsent || code === 'connect_failed') return 'silent';
-  // Over HTTP an unsent probe may have waited for a connection. A pipe waits for its reader alone.
+  // Over HTTP an unsent probe may have waited for a connection. Over a pipe it can only have waited for the server to read.
   return code === 'timeout' && isUnread ? 'silent' : 'unasked';
 }
 

@@ -209,7 +209,7 @@ interface Negotiation extends Omit<Opening, 'versions'> {
 const silenceMs = 2_000;
 const silent = Symbol('silent');
 
-/** An attached transport may be of either kind. Treating it as a pipe costs at most one extra request. */
+/** An attached transport may be a pipe or use HTTP. Treating it as a pipe costs at most one extra request. */
 const pipes: ReadonlySet<Channel['kind']> = new Set(['stdio', 'memory', 'attached']);
 
 /**

@@ -39,7 +39,7 @@ export function metaEdits(
   return relay?.meta ? [...editsOf(onOneLine(relay.meta)), ...own, ...progress] : [...own, ...progress];
 }
 
-/** Params of a call, written at once instead of spliced. */
+/** Params of a call, written as new text instead of edits of existing params. */
 export function callParams(
   meta: RequestMeta | undefined,
   name: string,

@@ -28,14 +28,14 @@ export interface CallOptions extends Omit<RequestOptions, 'progressToken' | 'htt
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
 export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
-/** Peer events, without those that the session itself handles. */
+/** Events of the peer, except those that the session handles itself. */
 export interface SessionHandlers extends Omit<PeerHandlers, 'sessionMaybeLost' | 'stalled'> {
   /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
   answered?(): void;
   /**
-   * The server lost its HTTP session and has a new one. It has forgotten the old one. Tool calls wait for the promises of the
-   * returned function, one after the other, until it returns undefined.
+   * The server lost its HTTP session, and a new one is open. Tool calls wait for the promises of the returned function, one
+   * after the other, until the function returns undefined.
    */
   renewed?(): (() => Promise<void> | undefined) | undefined;
 }
@@ -115,7 +115,8 @@ export class Session {
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
       inFlight: () => peer.pending.unansweredBesides(era.livenessMethod),
-      // A server that waits for an answer from Hostler counts as alive: some read nothing else until it arrives.
+      // A server that waits for an answer from Hostler counts as alive: some servers read nothing else until the answer
+      // arrives.
       lastMessageAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
       missed: () => handlers.missed?.(),
@@ -283,7 +284,7 @@ export class Session {
     this.#checkOrEnd();
   }
 
-  /** Resolves when no request is unanswered, at the latest after `withinMs`. Undefined: none is unanswered now. */
+  /** Resolves when all requests are answered, or after `withinMs`. Undefined: all are answered now. */
   drain(withinMs: number): Promise<void> | undefined {
     const { clock } = this.#parts;
     if (this.#peer.pending.unanswered === 0) return undefined;

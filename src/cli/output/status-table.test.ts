@@ -13,12 +13,12 @@ test.each([
 });
 
 test('the note of a server that needs a login is the command to type, once', () => {
-  const lastError = { message: `server 's' wants authorization (401); run: hostler login s` };
+  const lastError = { message: `server 's' requires authorization (401); run: hostler login s` };
   const row = { ...quiet, name: 's', state: 'auth_required', nextProbeInMs: 1, lastError };
   expect(noteOf({ ...row, auth: { next: 'run: hostler login s' } } as unknown as StatusRow)).toBe(
     'run: hostler login s',
   );
-  expect(noteOf(row as unknown as StatusRow)).toContain('wants authorization');
+  expect(noteOf(row as unknown as StatusRow)).toContain('requires authorization');
 });
 
 test.each([

@@ -16,7 +16,7 @@ export interface RecoverContext {
   readonly challenge: string | undefined;
   /** Aborts when the attempt is over: settled, too late, or obsolete because of a new token. */
   readonly signal: AbortSignal;
-  /** On the host's clock. A later result still counts as a new token. */
+  /** On the host's clock. A token that arrives later still counts as a new token. */
   readonly deadlineAtMs: number;
 }
 
@@ -60,9 +60,9 @@ export interface AuthProvider {
   /** The same token, but it does not count as used. Default: `current`. */
   peek?(): AuthToken | undefined;
   /**
-   * Called when the server refused `failed`. True: `current()` now returns another token. With `kind: "token"` it is a refresh
-   * of `failed`, with the same grant unless it names another. False or a rejection: a user has to log in. A rejection with the
-   * code `reconnecting` is passed to the callers: no login is needed. Not called again for the same token before
+   * Called when the server refused `failed`. True: `current()` now returns another token. With `kind: "token"` that token is a
+   * refresh of `failed`, with the same grant unless it names another. False or a rejection: a user has to log in. A rejection
+   * with the code `reconnecting` is passed to the callers: no login is needed. Not called again for the same token before
    * `signal` aborts, except for other scopes.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
@@ -70,7 +70,7 @@ export interface AuthProvider {
   onChanged(listener: () => void): () => void;
   /** Calls `listener` with what happened to the login, for events. Called once, before the first request. */
   onNews?(listener: (news: AuthStatus) => void): void;
-  /** Name of the account at the server, for people; never part of a token. Called with every status. */
+  /** Name of the account at the server, for people; never part of a token. Called for every status row. */
   identity?(): string | undefined;
   describe?(): AuthDescription | undefined;
   /** Text for the error of a refused request with this challenge. Undefined: the text of the transport. */

@@ -13,7 +13,11 @@ const two = bearer('second-token');
 const three = bearer('third-token');
 
 function refusal(sent: AuthToken | undefined, kind: RefusalKind = 'token'): TokenRefused {
-  return new TokenRefused("server 's' wants authorization (401)", { server: 's' }, { kind, sent, challenge: 'Bearer' });
+  return new TokenRefused(
+    "server 's' requires authorization (401)",
+    { server: 's' },
+    { kind, sent, challenge: 'Bearer' },
+  );
 }
 
 function setup(token: AuthToken | undefined = one, options: Partial<AuthRecoveryOptions> = {}) {
@@ -554,7 +558,7 @@ test('X15 a refusal shows neither the token nor its hash', () => {
   const error = refusal(one);
   expect(error.sentHash).toBe(tokenHash(one));
   for (const shown of [JSON.stringify(error), inspect(error, { showHidden: true, depth: 9 }), String(error)]) {
-    expect(shown).toContain('wants authorization');
+    expect(shown).toContain('requires authorization');
     expect(shown).not.toContain('first-token');
     expect(shown).not.toContain(tokenHash(one));
   }

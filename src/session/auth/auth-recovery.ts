@@ -4,7 +4,7 @@
  *
  * Invariants:
  * - For one token and one kind of refusal at most one attempt runs at a time. Each set of missing scopes is a separate kind. An
- *   attempt continues when its caller leaves.
+ *   attempt continues when its caller stops waiting.
  * - A request that was refused with an older token causes no attempt: the current token may be valid.
  * - A token of another grant is announced (`onNewGrant`) before its first request. A token whose grant is unknown counts as one of
  *   another grant.
@@ -51,7 +51,7 @@ export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled' | Hos
 
 const limitMsDefault = 15_000;
 const pauseMsDefault = 10_000;
-/** Newest tokens that stay redacted: requests and errors with an older token may still arrive. */
+/** Number of newest tokens that stay redacted: requests and errors with an older token may still arrive. */
 const redactedTokens = 4;
 /** A server chooses the scopes that it asks for, so their number is limited. */
 const scopeSetsMax = 16;
@@ -167,8 +167,8 @@ export class AuthRecovery implements TokenSource {
   }
 
   /**
-   * Ends listeners and attempts of a removed server. Waiting requests are sent again and fail with the error of the removed
-   * server; `refused` would ask the user to log in.
+   * Removes the listeners and ends the attempts of a removed server. Waiting requests are sent again and fail with the error
+   * of the removed server; `refused` would ask the user to log in.
    */
   close(): void {
     this.#isClosed = true;
@@ -273,7 +273,7 @@ export class AuthRecovery implements TokenSource {
     const before = this.#providerToken;
     this.#providerToken = given && copyOf(given);
     this.#token = this.#usable(this.#providerToken);
-    // A login may have replaced the token during the refresh; the new token is then not a refresh of it.
+    // A login may have replaced the token during the refresh; the new token is then not a refresh of the old one.
     if (!isSameGrant(before, this.#providerToken, refreshed === this.#hash))
       for (const listener of [...this.#grantListeners]) listener();
     const hash = tokenHash(this.#token);

@@ -1,8 +1,9 @@
 /**
- * The headers of a definition that contain references to secrets, as a token source: a rotated secret is used by the next request,
- * without a restart of the server.
+ * Token source for headers with references to secrets: the next request uses a rotated secret, without a restart of the
+ * server.
  * Not here: the values (config/secrets/secret-values.ts), the first resolution before a connect (connector.ts).
- * Invariant: a file is looked at every 5 s at most, and only while requests are sent. After a refusal everything is resolved again.
+ * Invariant: each reference is checked at most once in 5 s, and only while requests are sent. After a refusal, all are
+ * resolved again.
  */
 import { hasReference } from '../../config/secrets/references.js';
 import type { SecretValues } from '../../config/secrets/secret-values.js';
@@ -98,8 +99,8 @@ export class ReferencedHeaders implements AuthProvider {
 }
 
 /**
- * Adds the referenced headers of a definition to the tokens of `provider`. After a refused token the secrets are read again first;
- * `provider` is asked only if none of them has changed.
+ * Adds the referenced headers of a definition to the tokens of `provider`. After a refused token the secrets are read again
+ * first; `provider` renews its token only if no secret has changed.
  */
 export function withReferences(provider: AuthProvider, references: AuthProvider): AuthProvider {
   let parts: readonly [AuthToken | undefined, AuthToken | undefined] = [undefined, undefined];

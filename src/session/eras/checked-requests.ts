@@ -49,7 +49,9 @@ export class RefusalCheck {
   }
 }
 
-/** Waits for a check until the deadline of the request. Also false if the caller leaves: the caller then gets the refusal. */
+/**
+ * Result of the check. False also at the deadline of the request, or if the caller cancels: the caller then gets the refusal.
+ */
 export function whileAwaited(
   clock: Clock,
   checking: Promise<boolean>,
@@ -66,13 +68,16 @@ export function whileAwaited(
   });
 }
 
-/** The refusal is the answer of the server. A JSON-RPC error in the body is passed on like any other answer. */
+/**
+ * Converts a refusal to the answer for the caller: a JSON-RPC error in its body is passed on like any other answer. Throws all
+ * other errors.
+ */
 export function answerOf(error: unknown): Answer {
   if (error instanceof BadRequest && error.answer) return { kind: 'error', ...error.answer };
   throw error;
 }
 
-/** Asks by a `ping`. */
+/** Checks the session with a `ping`. */
 export const pingVerdict =
   (peer: Peer) =>
   (deadlineAtMs: number): Promise<Verdict> =>
@@ -123,7 +128,7 @@ export class CheckedRequests implements HttpSession {
     });
   }
 
-  /** There is no standalone stream. */
+  /** No effect: such a connection has no standalone stream. */
   sessionMaybeLost(): void {}
 
   #isInDoubt(outcome: Answer | HostError, method: string): boolean {
@@ -151,7 +156,7 @@ export class CheckedRequests implements HttpSession {
   }
 }
 
-/** HTTP+SSE: the endpoint of the requests is the session, which ends with the stream. */
+/** In HTTP+SSE, the endpoint for requests identifies the session, which ends with the stream. */
 export const httpSseRequests = ({ server, peer, clock, over }: HttpSessionOwner): HttpSession =>
   new CheckedRequests({
     ...{ server, peer, clock, over },

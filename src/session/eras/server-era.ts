@@ -107,13 +107,16 @@ export interface HttpSessionOwner {
   open(): Promise<void>;
   /** Called when `initialize` was not answered for 10 s; meanwhile no other request can be sent. */
   onSlow(): void;
-  /** Called when a new session is open, before it sends a waiting request. See `SessionHandlers.renewed`. */
+  /** Called when a new session is open, before a waiting request is sent. See `SessionHandlers.renewed`. */
   renewed(): (() => Promise<void> | undefined) | undefined;
-  /** Called when a new session could not be opened. It is tried again; `renewed` follows if that succeeds. */
+  /** Called when a new session could not be opened. The renewal is tried again; `renewed` follows if it succeeds. */
   lost(): void;
   /** Sends the opening request of the era again, to see whether the server still speaks the era. */
   ask(deadlineAtMs: number): Promise<Verdict>;
-  /** The server refuses the connection as a whole: it ends, and the next one negotiates again. Resolves at its end. */
+  /**
+   * The server refuses the connection as a whole: the connection ends, and the next one negotiates again. Resolves at the end
+   * of the connection.
+   */
   over(): Promise<void>;
 }
 

@@ -5,8 +5,8 @@
  *
  * Invariants:
  * - A request is sent again once, and only if the server refused it before doing anything.
- * - A tool is called in a new session after the tools were read there (for at most 5 s).
- * - A request that waited is sent only if it may still be sent. No request reaches the channel while no session is open.
+ * - In a new session, tool calls wait until the tools were read there, but for at most 5 s.
+ * - A request that waited is checked again before it is sent (`resend`). Without an open session no request reaches the channel.
  * - A `ping` checks whether the server knows the session (checked-requests.ts).
  */
 import type { Clock } from '../../../kernel/clock.js';
@@ -93,7 +93,7 @@ export class LegacyHttpSession implements HttpSession {
     });
   }
 
-  /** What the request has to wait for. */
+  /** Returns the wait that must end before the request is sent. Undefined: send it now. */
   #obstacle(method: string): (() => Promise<void>) | undefined {
     if (!this.#renewal.isOpen) return () => this.#renewal.renew(this.#renewal.count);
     if (this.#toolsAwaited === undefined || method !== 'tools/call') return undefined;
@@ -103,8 +103,9 @@ export class LegacyHttpSession implements HttpSession {
   }
 
   /**
-   * The session may be lost again during the wait, so everything is checked again in the tick of sending. The waits end with the
-   * deadline of the request. It gets a new id, but its params contain the old progress token: the peer finds it by both.
+   * The session may be lost again during the wait, so everything is checked again in the tick of sending. The waits end with
+   * the deadline of the request. It gets a new id, but its params contain the old progress token: the peer finds the request
+   * by both.
    */
   async #sendAfter(
     ready: () => Promise<void>,
@@ -132,7 +133,7 @@ export class LegacyHttpSession implements HttpSession {
     });
   }
 
-  /** Also false if the caller leaves during the check: the caller then gets the response of the server. */
+  /** Also false if the caller cancels during the check: the caller then gets the response of the server. */
   #isRefusedForSession(error: unknown, options: RequestOptions, seen: number): Promise<boolean> {
     // A request whose session was lost before its answer arrived may have run.
     const isRefused = isHostError(error) && error.details.execution === 'not_executed';

@@ -8,7 +8,8 @@
  *   sessions answer no request, the interval doubles to 30 s. A `Retry-After` of the server is respected up to 15 s.
  * - A failed renewal is tried again without a request, after 1 s, doubling to 30 s: notifications of the server, such as those of
  *   subscriptions, arrive only in a session.
- * - A server that refuses `initialize` as a protocol has changed its era. The connection is over; the next one negotiates.
+ * - A server that no longer accepts the protocol of `initialize` has changed its era. The connection is over; the next one
+ *   negotiates.
  * - The channel gets the outcome of every renewal. A failed renewal fails all waiting requests with one error in one tick.
  * - A request waits no longer than its own deadline; the renewal continues for the others.
  */
@@ -88,7 +89,7 @@ export class SessionRenewal {
     if (this.#life.kind === 'renewing') return this.#life.done;
     if (this.#life.kind === 'open' && seen !== this.#count) return Promise.resolve();
     const waitMs = this.#nextAtMs - this.#parts.clock.nowMs();
-    // A request waits a short time. In a long pause it is refused, so that its caller can decide.
+    // A request waits through a short pause. During a long pause it is refused, so that its caller can decide.
     if (waitMs > intervalMs) {
       this.#lost();
       return Promise.reject(this.#refusal(this.#pausedBy, waitMs));
@@ -101,7 +102,7 @@ export class SessionRenewal {
     });
     // Each waiting request gets the error. Without a waiting request, the rejection must not count as unhandled.
     done.catch(() => {});
-    // Before the renewal begins: it may fail in this tick.
+    // Set before the renewal begins, which may fail in this tick.
     this.#life = { kind: 'renewing', done };
     begun(this.#open());
     return done;
@@ -201,7 +202,7 @@ export class SessionRenewal {
     const closedBy = this.#parts.closedBy();
     if (closedBy) return closedBy;
     if (isHostError(cause)) {
-      // auth-recovery.ts renews the token by this error.
+      // auth-recovery.ts renews the token when it gets this error.
       if (cause.code === 'needs_reauth') return cause;
       // These errors say when and how to try again.
       if (cause.code === 'connect_failed' || cause.code === 'overloaded') {

@@ -105,7 +105,7 @@ test('a long name above many annotations is read once, and is too long for one h
   // Separate copies would need at least 32 MB; earlier garbage may be collected meanwhile.
   expect([paths.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 12e6)]);
   const found = scan(below('é'.repeat(5_000)));
-  expect(found).toEqual({ ok: false, reason: expect.stringContaining('has names of more than 4096 characters') });
+  expect(found).toEqual({ ok: false, reason: expect.stringContaining('has a path of more than 4096 characters') });
   expect(JSON.stringify(found).length).toBeLessThan(LIMITS.quotedChars + 200);
 });
 

@@ -84,10 +84,10 @@ function faultOf(
   if (!isProperty) return 'is not on a property that every call can have';
   if (path.length > pathStepsMax) return `is more than ${pathStepsMax} levels down`;
   if (path.reduce((sum, { length }) => sum + length, 0) > pathCharsMax)
-    return `has names of more than ${pathCharsMax} characters`;
+    return `has a path of more than ${pathCharsMax} characters`;
   if (header === undefined || !token.test(header)) return 'is not a header name';
   if (!allowedTypes.has((type && stringOf(type)) ?? '')) return 'is not on a string, integer or boolean';
-  if (before.length >= mirroredMax) return `is one of more than ${mirroredMax}`;
+  if (before.length >= mirroredMax) return `exceeds the limit of ${mirroredMax} annotations`;
   if (before.some((other) => other.header.toLowerCase() === header.toLowerCase()))
     return `repeats the header ${header}`;
   return undefined;
@@ -229,7 +229,7 @@ const unclear = (field: string) =>
     field,
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'give each argument once, and fewer arguments',
+    hint: 'pass each argument only once, or pass fewer arguments',
   });
 
 const tooLong = (field: string, actual: number) =>
@@ -239,7 +239,7 @@ const tooLong = (field: string, actual: number) =>
     actual,
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'shorten the argument; the server demands it in a header',
+    hint: 'shorten the argument; the server requires it in a header',
   });
 
 /** Bytes of a list that are scanned in one turn of the event loop. */
