@@ -12,7 +12,7 @@ const share = 0.5;
 const serversMin = 4;
 const withinMs = 10_000;
 const freezeMs = 30_000;
-/** A timer that fires later than this, or a sleep of the machine longer than this, also freezes the budgets. */
+/** A timer that fires late by more than this, or a sleep of the machine longer than this, also freezes the budgets. */
 const lateMs = 5_000;
 
 export interface Freeze {

@@ -18,7 +18,7 @@ export interface Connection {
   readonly closedBy: HostError | undefined;
   /** The server works on a request that has not timed out, so silence is not a fault. */
   readonly isAtWork?: boolean;
-  /** Resolves when every open request has its outcome, at the latest after `withinMs`. Undefined: no request is open. */
+  /** Resolves when every open request has its outcome, or after `withinMs`. Undefined: no request is open. */
   drain?(withinMs: number): Promise<void> | undefined;
   /** Must always settle, and only when no process or connection of the server is left: the next run waits for it. */
   close(): Promise<void>;

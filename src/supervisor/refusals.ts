@@ -56,7 +56,7 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
   }
 }
 
-/** The hint of the refused request names the command, if a login can help. */
+/** If a login can help, the hint of the refused request names the command for it. */
 const loginHint = ({ server, lastError }: Refused): string =>
   (lastError?.code === 'needs_reauth' ? lastError.hint : undefined) ??
   `log in to server '${server}' again; do not repeat the call before that`;

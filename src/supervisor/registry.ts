@@ -14,7 +14,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 
 type LeaseKind = 'binding' | 'call';
 
-/** Keeps one server running until it is released. A second release has no effect. */
+/** Keeps one server running until the lease is released. A second release has no effect. */
 export class Lease implements Disposable, AsyncDisposable {
   readonly server: string;
   readonly kind: LeaseKind;

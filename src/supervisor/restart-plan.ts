@@ -17,7 +17,7 @@ export const defaultPlan = {
   windowMs: 5 * 60_000,
   /** A run is proven at this age if a call succeeded … */
   provenByCallMs: 5_000,
-  /** … and at this age without any call. */
+  /** … or at this age without any call. */
   provenByAgeMs: 30_000,
   /** Maximum of the random delay before the first restart of a proven server. */
   firstDelayMsMax: 100,
@@ -103,7 +103,10 @@ export function probeDelayMs({ failedProbes, parked }: Ledger, plan: RestartPlan
   return full * (1 + plan.probeJitter * (2 * random() - 1));
 }
 
-/** Lost and refused connections, and 429. The server may be back at any time; starts too wait at most 15 s for a `Retry-After`. */
+/**
+ * Failures after which `lossProbeMsMax` applies: lost and refused connections, and 429. The server may be reachable again at
+ * any time. Starts also wait at most 15 s for a `Retry-After`.
+ */
 const lossCodes: ReadonlySet<string | undefined> = new Set(['connect_failed', 'transport', 'overloaded']);
 
 const lossProbeMs = (reason: Reason | undefined, { lossProbeMsMax }: RestartPlan): number =>

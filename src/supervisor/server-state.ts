@@ -6,7 +6,7 @@
  * Invariants (server-state.test.ts checks them over random event sequences):
  * - An event of an older run changes nothing, so a late reply can neither revive nor stop a server.
  * - A run is opened only after its predecessor is closed: the state `closing` is between them.
- * - Unless the server is disabled, stopped, stopping or ejected, an open run, a closing run or a timer brings it back.
+ * - While the server waits after a failure (`backing_off`, `parked`, `auth_required`), a timer is set that starts it again.
  * - At most one restart is charged per run.
  * - A one-shot server (its connection can be made only once) opens one run; the end of that run leads to `stopped`.
  */

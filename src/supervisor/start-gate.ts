@@ -1,7 +1,7 @@
 /**
- * Limits the starts of servers per second and concurrently, first come, first served. Without it a hundred servers that fail
- * together would be started together. `startGates` makes the gates of a host: restarts after a failure have a fixed rate, other
- * starts of processes follow the load of the machine (start-pace.ts), and connections over HTTP start no process.
+ * Limits how many servers start per second and at once, first come, first served. Without the gate, a hundred servers that
+ * fail together would be started together. `startGates` makes the gates of a host: restarts after a failure have a fixed rate,
+ * other starts of processes follow the load of the machine (start-pace.ts), and connections over HTTP start no process.
  * Not here: the time of a restart (server-state.ts).
  *
  * Invariants: within any second at most `startsPerSecond` starts begin. A withdrawn start uses no slot. A hanging start
@@ -137,15 +137,15 @@ export class StartGate implements Gate {
   }
 }
 
-/** Connections over HTTP that are opened at once. */
+/** Bound of connections over HTTP that are opened at once. */
 const connectionsMax = 256;
-/** A start that takes longer is most likely not busy, so another one may begin. */
+/** A start that takes longer most likely waits without using a processor, so another one may begin. */
 const pacedSlotMs = 3_000;
 
 export function startGates(clock: Clock): { readonly processes: Gate; readonly connections: Gate } {
   const restarts = new StartGate(clock);
   const unlimited = { startsPerSecond: Number.POSITIVE_INFINITY };
-  // A simulated clock runs on a simulated machine.
+  // With a simulated clock, the load of the machine is simulated too.
   const pace = new StartPace(clock === systemClock ? systemLoad() : steadyLoad);
   const starts = new StartGate(clock, { ...unlimited, concurrent: pace, slotMs: pacedSlotMs });
   return {
@@ -154,7 +154,7 @@ export function startGates(clock: Clock): { readonly processes: Gate; readonly c
   };
 }
 
-/** A gate that queues a request only after the predecessor of its server is gone. */
+/** A gate that queues a request only after the predecessor of its server has ended. */
 export const gateAfter = (gone: Promise<unknown>, gate: Gate): Gate => ({
   enter(request) {
     let isWithdrawn = false;

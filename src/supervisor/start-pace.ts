@@ -1,6 +1,6 @@
 /**
- * How many servers may start at once: as many as the machine takes. The number grows while processors are idle, because then
- * the starting servers wait for something else, such as the network. Memory limits it.
+ * How many servers may start at once: as many as the machine can handle. The number grows while processors are idle, because
+ * then the starting servers wait for something else, such as the network. Memory limits it.
  * Not here: the queue of starts (start-gate.ts).
  *
  * Invariant: the result is at least the number of processors and at most `startsMax`.

@@ -19,7 +19,7 @@ export type SupervisorEvent = {
   | { readonly kind: 'state'; readonly from: ServerState['kind']; readonly to: ServerState['kind'] }
   /** A run failed and the next one follows after `delayMs`. */
   | { readonly kind: 'restart'; readonly restarts: number; readonly delayMs: number; readonly reason: Reason }
-  /** `repeats`: times in a row that the server was parked for the same reason before. Log the first one and count the rest. */
+  /** `repeats`: how many times in a row the server was parked for this reason before. Log the first one and count the rest. */
   | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly repeats: number }
   | { readonly kind: 'ejected'; readonly reason: Reason }
   | { readonly kind: 'auth_required'; readonly reason: Reason }

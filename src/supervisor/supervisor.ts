@@ -63,7 +63,7 @@ export class Supervisor<C extends Connection> {
   #stopping: Deferred | undefined;
   /** Run in which a new token arrived. If it ends with `needs_reauth`, one more run is tried. */
   #newTokenRun: number | undefined;
-  /** Number of that extra run. It gets no further one, or useless renewals would loop. */
+  /** Number of that extra run. No further extra run follows it, because useless renewals would loop. */
   #graceRun: number | undefined;
   #lastError: { readonly error: HostError; readonly atMs: number } | undefined;
   /** Reason why an earlier host parked the server; shown until a newer error occurs. */
@@ -106,7 +106,7 @@ export class Supervisor<C extends Connection> {
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
-  /** The error that explains why no connection is available. Undefined: one is, or may be soon. Starts nothing. */
+  /** The error that explains why no connection is available. Undefined: one is available, or may be soon. Starts nothing. */
   refusal(): HostError | undefined {
     const refusal = refusalOf(this.#state, this.#refused());
     return refusal && this.#isReplaced ? replaced(this.name) : refusal;
@@ -177,7 +177,7 @@ export class Supervisor<C extends Connection> {
     if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
-  /** True: it was disposed of, and another server takes the name. */
+  /** True: the server was disposed of, and another server takes its name. */
   get isReplaced(): boolean {
     return this.#isReplaced;
   }
