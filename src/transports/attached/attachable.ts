@@ -106,7 +106,7 @@ const hasMethods = (object: object, names: readonly string[]): boolean =>
 /**
  * Two linked transports in this process: an attached server is connected to `far`, the channel uses `near`. Unlike in the pair
  * of the SDKs, `near` gets `relatedRequestId` with each message, and can make `far.send` reject by returning an error.
- * Invariants: messages stay in order. After either end is closed, no message is delivered; both `onclose` were called once.
+ * Invariants: messages stay in order. After either end is closed, no message is delivered, and each `onclose` is called once.
  */
 export function linkTransports(server: string) {
   let isOpen = true;

@@ -73,12 +73,12 @@ export function tokenRefusal(status: number, headers: ResponseHeaders): RefusalK
 function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, headers, sent }: StatusFacts): HostError {
   const refusal = { kind, sent, challenge: challengeOf(headers) };
   if (kind === 'scope') {
-    const hint = `sign in to server '${server}' with the rights it demands; do not repeat the call before that`;
-    const message = `server '${server}' wants more rights than the token grants (403)`;
+    const hint = `sign in to server '${server}' with the rights that it requires; do not repeat the call before that`;
+    const message = `server '${server}' requires more rights than the token grants (403)`;
     return new TokenRefused(message, { ...details, reason: 'insufficient_scope', hint }, refusal);
   }
   const hint = `sign in to server '${server}' again, or renew the token in its configuration; do not repeat the call before that`;
-  return new TokenRefused(`server '${server}' wants authorization (401)`, { ...details, hint }, refusal);
+  return new TokenRefused(`server '${server}' requires authorization (401)`, { ...details, hint }, refusal);
 }
 
 /** Statuses that mean that the request was not executed. */

@@ -1,7 +1,8 @@
 /**
  * One POST, GET or DELETE through the dispatch of undici, with a handler object instead of promises and streams.
  * HTTP/1.1 with one request per connection at a time, so a lost connection fails one request.
- * Not here: the meaning of status and body (post-call.ts, get-stream.ts), deadlines (the peer withdraws).
+ * Not here: the meaning of status and body (post-call.ts, get-stream.ts), deadlines (wire/peer.ts, which withdraws late
+ * requests).
  * Invariants:
  * - A network failure is `not_executed` only before `onRequestStart`, which undici calls right before the first byte.
  * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when

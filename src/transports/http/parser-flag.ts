@@ -7,7 +7,7 @@
  */
 import { setFlagsFromString } from 'node:v8';
 
-/** Call it before the first connection. After some hundred requests it is too late. */
+/** Call it before the first connection. After a few hundred requests it is too late. */
 export function keepParserSmall(): void {
   setFlagsFromString('--liftoff-only');
 }

@@ -1,7 +1,8 @@
 /**
- * Routes upstream HTTP through the proxy of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, without the hosts of
+ * Routes upstream HTTP through the proxy of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, except for the hosts of
  * `NO_PROXY`. `https` goes through a CONNECT tunnel, `http` as requests for absolute URLs. `SSL_CERT_FILE` adds authorities.
- * Invariants: loopback never uses a proxy. User name and password of a proxy are sent to the proxy only, and no error has them.
+ * Invariants: loopback never uses a proxy. User name and password of a proxy are sent to the proxy only, and no error contains
+ * them.
  */
 import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';

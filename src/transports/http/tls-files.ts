@@ -84,6 +84,6 @@ const unusable = (field: string, what: string, cause: unknown): HostError =>
     field,
     reason: 'tls',
     execution: 'not_executed',
-    hint: 'name the PEM files of a certificate and its key, readable for Hostler',
+    hint: 'give the PEM files of a certificate and of its key, and let Hostler read them',
     cause,
   });

@@ -93,7 +93,7 @@ export class EscapedProcesses {
     return found;
   }
 
-  /** Returns nothing if the table cannot be read: a stop does not wait for it. */
+  /** Returns nothing if the table cannot be read, because a stop must not wait for it. */
   #living(): readonly ProcessFacts[] {
     const living = this.#table.living();
     return living === 'unknown' ? [] : living;

@@ -127,7 +127,7 @@ export const DEFAULT_PACE: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs:
 /** Pace for a server that violated a limit: almost no wait, but one chance to stop its children. */
 export const FAST_PACE: LadderPace = { eofMs: 0, termMs: 250, settleMs: 0, verifyMs: 2_000 };
 
-/** Last rung that was needed. `none`: the server and its group exited without it. */
+/** Last rung that was needed. `none`: the server and its group exited by themselves. */
 export type Rung = 'none' | 'eof' | 'term' | 'kill';
 
 export type Ladder =

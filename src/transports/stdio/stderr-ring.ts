@@ -69,7 +69,8 @@ export class StderrRing {
     const texts = this.#redact(bytes.toString('utf8')).split('\n');
     if (texts.at(-1) === '') texts.pop();
     if (bytes.at(-1) === NEWLINE) times.pop();
-    // A secret of several lines is redacted to one: the times of later lines are exact.
+    // A secret of several lines is redacted to one line, so there may be fewer lines than times. The last times belong to the
+    // last lines.
     const fewer = times.length - texts.length;
     return texts.map((text, at) => ({ text, atMs: times[Math.max(0, at + fewer)] ?? 0 }));
   }

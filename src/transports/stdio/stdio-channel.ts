@@ -60,7 +60,7 @@ interface StdioDescription {
 
 /** Maximum wait for the end of an oversized line, which may contain the id of its request. */
 const lineEndMs = 1_000;
-/** Every frame has its outcome within 100 ms, including the time until the system reports the exit. */
+/** With this wait, every frame has its outcome within 100 ms, including the time until the system reports the exit. */
 const halfSentMs = 50;
 
 const stderrLineChars = 500;
@@ -223,7 +223,7 @@ export class StdioChannel implements Channel {
     });
   }
 
-  /** All requests wait for the end of the line, because the id may be there. */
+  /** Waits for the end of the line, because the id of the request may be there. */
   #lineTooLong(bytes: number, head: Buffer): void {
     if (this.#closedWith) return;
     this.#end('frame_too_large');

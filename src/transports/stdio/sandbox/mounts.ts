@@ -1,5 +1,5 @@
 /**
- * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. It starts empty.
+ * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. The file system starts empty.
  * Not here: choosing the visible paths (sandbox-view.ts).
  * Invariants: a mount follows the mount that contains it. No mount is inside a folder that the server can write to, because the
  * server could have replaced the mount point by a link. Folders created for a mount are read-only.
@@ -92,7 +92,7 @@ const linksMax = 40;
 
 /**
  * Resolves an absolute path one component at a time and records its symbolic links. A sandbox shows the real file and recreates
- * the links, so that the path works inside as outside.
+ * the links, so that the path works inside the sandbox as it does outside.
  * Invariant: `at` of every link contains no links, so two paths through one link have the same `at`.
  * Throws the error of the file system: `ENOENT`, `ENOTDIR`, `EACCES`, or `ELOOP` for a cycle of links.
  */

@@ -63,6 +63,6 @@ export function sandboxAmbient(ambient: Environment): Environment {
   };
 }
 
-/** The sandbox shows authorities of the system only, and a variable that names a missing file breaks TLS. */
+/** The sandbox shows only certificate authorities of the system. A variable that names another file would break TLS. */
 const isVisible = (name: string, value = ''): boolean =>
   (name !== 'SSL_CERT_FILE' && name !== 'NODE_EXTRA_CA_CERTS') || /^\/(?:etc|usr)\//.test(value);

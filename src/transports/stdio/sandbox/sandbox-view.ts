@@ -119,7 +119,7 @@ class ViewBuilder {
       if (this.#isWritable(real))
         throw this.#refused(
           'readablePaths',
-          `${real} lies in a folder of "writablePaths", which the server can read and change`,
+          `${real} is in a folder of "writablePaths", which the server can read and change`,
           'remove it from "readablePaths", or declare smaller folders in "writablePaths"',
         );
       await this.#show(real, false);
@@ -259,7 +259,7 @@ class ViewBuilder {
     if (this.#isWritable(link))
       throw this.#refused(
         field,
-        `the symbolic link ${link} lies in a folder of "writablePaths", where the server can change it`,
+        `the symbolic link ${link} is in a folder of "writablePaths", where the server can change it`,
         'declare the path that it leads to',
       );
   }
@@ -275,7 +275,7 @@ class ViewBuilder {
   }
 
   #hidden(field: Field | 'command', real: string, hint: string): HostError {
-    return this.#refused(field, `${real} lies in a folder of Hostler itself, which the sandbox hides`, hint);
+    return this.#refused(field, `${real} is in a folder of Hostler itself, which the sandbox hides`, hint);
   }
 
   #refused(field: Field | 'command', what: string, hint: string): HostError {

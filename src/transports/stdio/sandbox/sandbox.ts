@@ -53,8 +53,8 @@ export function sandboxArgs({ file, args, cwd, mounts, variables }: SandboxComma
     ...mounts.toArgs(),
     ...Object.entries(variables).flatMap(([name, value]) => ['--setenv', name, value]),
     ...['--chdir', cwd],
-    // No --new-session: with it, SIGTERM to the group would not reach the command. It would prevent input pushed into a
-    // terminal, but the session of the group has no terminal.
+    // No --new-session: with it, SIGTERM to the group would not reach the command. The option guards a terminal against pushed
+    // input, but the session of the group has no terminal.
     '--',
     file,
     ...args,
@@ -62,8 +62,9 @@ export function sandboxArgs({ file, args, cwd, mounts, variables }: SandboxComma
 }
 
 /**
- * Variables of the dynamic loader would affect bubblewrap itself, outside the sandbox, and could load a library that the server
- * wrote. Other variables stay in the environment, because every user can read a command line.
+ * Variables of the dynamic loader would affect bubblewrap itself, outside the sandbox, and could load a library that the
+ * server wrote. So bubblewrap sets them inside, by options. Other variables stay in the environment, because every user can
+ * read a command line.
  */
 export function splitEnvironment(env: Readonly<Record<string, string>>) {
   const outside: Record<string, string> = Object.create(null);
