@@ -1,7 +1,8 @@
 /**
- * Approving changed tools: what waits, approving one version, and taking the newest approval back.
+ * Approvals of changed tools: lists the tools that wait for approval, approves one version, and takes back the newest
+ * approval.
  * Not here: the pins (policy/pins.ts), the command (cli/approve.ts).
- * Invariant: an approval names the hash that the operator saw. Another version that is listed by now is not approved.
+ * Invariant: an approval names the hash that the operator saw. A version that was listed later is not approved.
  */
 import { approvalEvent } from '../catalog/schema-events.js';
 import type { ApprovalLog } from '../catalog/store/approvals-table.js';
@@ -37,7 +38,7 @@ export class Approvals {
     this.#parts = parts;
   }
 
-  /** Tools whose listed version is not approved; of one server, or of all. */
+  /** Tools whose listed version is not approved; of one server, or of all servers. */
   waiting(server?: string): PinReview[] {
     const { pins, servers } = this.#parts;
     return (server === undefined ? servers.names() : [server]).flatMap((name) => {
@@ -68,7 +69,7 @@ export class Approvals {
   /** Takes back the newest approval that is still in effect. Repeated calls take back earlier ones. */
   undo(): { readonly server: string; readonly tool: string } {
     const { pins, log, servers } = this.#parts;
-    // A server may come back, so its approvals stay in the log.
+    // A removed server may be added again, so its approvals stay in the log.
     const names = new Set(servers.names());
     const isInEffect = ({ server, tool, hash }: ReturnType<ApprovalLog['newestFirst']>[number]) =>
       names.has(server) && pins.recordOf(server, tool)?.approved?.hash === hash;

@@ -113,7 +113,7 @@ describe('names', () => {
     const { make, made } = factory();
     await host.attach('x', make);
     const failed = await failureOf(host.attach('x', bad(), { replace: true }));
-    expect([failed.code, failed.message]).toEqual(['connect_failed', expect.stringContaining('is back')]);
+    expect([failed.code, failed.message]).toEqual(['connect_failed', expect.stringContaining('is registered again')]);
     await clock.advanceAsync(1_000);
     expect([state(), made.length]).toEqual(['ready', 2]);
     await host.attach('y', new FakeTransport());

@@ -1,6 +1,6 @@
 /**
- * Observes every call once, where it leaves the host: adds the request id to an error, and reports the call to events and
- * traces.
+ * Handles the outcome of every call once, before the caller gets it: adds the request id to an error, and reports the call to
+ * events and traces.
  * Not here: decisions about a call (policy/), the content of a span (tracing.ts).
  *
  * Invariants: the outcome is not changed. Arguments are reported only as a hash, which is computed when it is read.
@@ -48,7 +48,7 @@ export class Audit {
     this.#clock = clock;
   }
 
-  /** Call it in the tick of the call. Undefined: no listener and no trace. */
+  /** Call it in the tick in which the call was made. Undefined: no listener and no trace. */
   begin(hostId: string, number: number, server: string, tool: string): CallWatch | undefined {
     if (this.tracing === undefined && !this.#stream.hasCallListeners) return undefined;
     const endSpan = this.tracing?.begin(`${hostId}-${number}`, server, tool);
@@ -63,7 +63,7 @@ export class Audit {
     if (watch === undefined && !(outcome instanceof Error)) return outcome;
     const isOurs = outcome instanceof Error && !(outcome instanceof HostError);
     watch?.endSpan?.(isOurs ? undefined : outcome, watch);
-    // Any other error is a bug, not an outcome: it is passed on and not recorded.
+    // An error that is not a HostError is a bug, not an outcome: it is passed on and not recorded.
     if (isOurs) return outcome;
     observe(this.#stream, call, outcome, watch && { durationMs: this.#clock.nowMs() - watch.startedMs, trail: watch });
     return outcome instanceof HostError ? ownError(outcome, call) : outcome;
@@ -79,7 +79,10 @@ export class Audit {
   };
 }
 
-/** Emits the decision against the call first, then its record. `facts` is undefined if the call began without a listener. */
+/**
+ * Emits the policy event of a failed call first, then the record of the call. `facts` is undefined if the call began without a
+ * listener.
+ */
 export function observe(
   stream: Stream,
   call: Call,

@@ -1,4 +1,7 @@
-/** What the broker of a host reports, for `status` and metrics. Declared here, because the gateway and the broker ignore each other. */
+/**
+ * What the broker of a host reports, for `status` and metrics. Declared here, because the gateway and the broker must not
+ * import each other.
+ */
 
 /** How workers reach a host, and where it stores their calls: WebSocket and SQLite, or NATS. */
 export type BrokerEngine = 'embedded' | 'nats';

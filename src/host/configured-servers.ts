@@ -5,7 +5,7 @@
  *
  * Invariants: rules and servers change in one tick; no principal sees a mix of old and new ones. Spawned and attached servers
  * are never touched. An invalid entry leaves a running server unchanged; otherwise it becomes a disabled server. An entry that
- * waits for its name is dropped if a later configuration no longer has it.
+ * waits until its name is free is dropped if a later configuration no longer has it.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Listings } from '../catalog/listings.js';
@@ -195,7 +195,7 @@ export function changeConfiguration(
   perform(joint?.swap, onProblem);
   const applied = configured.apply(settings, (server) => {
     rules.changed(server);
-    // After the rules: a listener that looks at once must find the server.
+    // Notified after the rules have changed: a listener that looks the server up at once must find it.
     parts.listings.changed(server);
   });
   publishRules(parts, before);

@@ -1,8 +1,8 @@
 /**
  * The last stage: sends an operation to its server and decides, from the facts of a failure, whether and when to send it again.
  * Not here: permission (the earlier stages), starting the server (supervisor/).
- * Invariant: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. It is never sent
- * again after the server sent a question to the caller. Nothing is sent to a throttled server.
+ * Invariant: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. Such a call is
+ * never sent again after the server sent a question to the caller. Nothing is sent to a throttled server.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -54,7 +54,7 @@ export interface DispatchParts {
   readonly reconnects: ReconnectBackoff;
   /** Redacts and neutralises a server's text before it is quoted. */
   readonly clean: (text: string) => string;
-  /** Called for each attempt: the list of the server may have changed while the call waited, or with a new run. */
+  /** Called for each attempt: the tool list of the server may have changed while the call waited, or in a new run. */
   readonly pinRefusal: (server: string, tool: string) => HostError | undefined;
   /** Checked before each attempt: the server may have asked for fewer requests while the call waited. */
   readonly serverThrottle: Pick<ServerThrottle, 'refusal'>;
@@ -100,9 +100,9 @@ class Dispatch implements Omit<SentOptions, keyof CauseHandlers | 'relay'>, Dead
   private mayHaveRun = false;
   /** True if the server has sent a question to the caller. */
   private wasAsked = false;
-  /** Ends the current retry in the retry budget. */
+  /** Tells the retry budget that the current retry has ended. */
   private endRetry: (() => void) | undefined = undefined;
-  /** True after one renewal of the token. That extra attempt is not charged as a retry. */
+  /** True after one renewal of the token. The attempt after the renewal is not charged as a retry. */
   private isReauthorized = false;
 
   constructor(

@@ -1,3 +1,7 @@
+/**
+ * Explains what a principal sees of a server or tool, and how a call would end now. Charges and starts nothing.
+ * Not here: printing (cli/why.ts), the decisions of the stages (policy/).
+ */
 import { renamed } from '../config/tool-rules.js';
 import { didYouMean } from '../kernel/nearest-name.js';
 import { quoted } from '../kernel/shell-word.js';
@@ -25,7 +29,7 @@ export interface Explanation {
   readonly server: string;
   readonly tool: string | undefined;
   readonly principal: { readonly id: string; readonly role: string | undefined };
-  /** The name of the tool for clients, where `tools.rename` gives it another one. */
+  /** Name under which clients see the tool; undefined unless `tools.rename` changes it. */
   readonly shownAs: string | undefined;
   readonly visible: boolean;
   readonly rule: string;
@@ -161,7 +165,7 @@ function forecast(facts: ExplainFacts): CallForecast {
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);
   if (row.throttledForMs !== undefined)
     return refused('overloaded', 'the server asked for fewer requests', 'call it less often', row.throttledForMs);
-  // A half-open breaker admits a few trial calls; when they are all open, it reports the time of the next one.
+  // A half-open breaker admits a few trial calls. While all of them run, it reports when the next one may be sent.
   if (row.circuit === 'open' || (row.circuit === 'half_open' && (breakerRetryAfterMs ?? 0) > 0))
     return refused('circuit_open', 'calls failed in a row', 'wait for the next trial call', breakerRetryAfterMs);
   // A server that was parked for `wakeAfterMs` is tried by the next call.

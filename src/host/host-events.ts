@@ -78,7 +78,8 @@ export class HostEvents {
   emit(server: string, event: PolicyEvent): void {
     if (!this.hasListeners(event.kind)) return;
     const stamp = { atMs: this.#clock.nowMs(), server };
-    // No other code uses the record of a call. A copy would cost more than the record and would compute its hash.
+    // The record of a call is extended in place, because no other code uses it. A copy would cost more, and would compute the
+    // hash.
     this.#add(event.kind === 'call' ? Object.assign(event, stamp) : { ...event, ...stamp });
     this.#drain();
   }

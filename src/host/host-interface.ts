@@ -71,7 +71,7 @@ export interface RelayOptions extends CallRelay {
 export interface HostCallOptions extends RelayOptions {
   readonly principal?: Principal | undefined;
   readonly signal?: CancelSignal | undefined;
-  /** Time limit from now, queueing included. Default: the silence limit of the server, extended by progress, at most 10 min. */
+  /** Time limit from now, queueing included. Default: `timeouts.call` of the server, extended by progress to at most 10 min. */
   readonly deadlineMs?: number;
   /** The tool runs once for this key of the principal, however often the call is made within a day. */
   readonly idempotencyKey?: string;

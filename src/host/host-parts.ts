@@ -134,12 +134,15 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     listOperations.drop(server);
     listings.changed(server);
   };
-  /** Drops all answers of the server, and ends its instances. Resolves when they have ended. */
+  /** Drops all cached answers of the server, and ends its instances. Resolves when they have ended. */
   const forget = (server: string): Promise<void> => {
     dropAnswers(server);
     return instances.endOf(server);
   };
-  /** Call it after the server was told to stop: its calls end before the stop resolves. */
+  /**
+   * Ends the calls that wait for a connection to a stopped server. Call it right after `stop`: the calls end before the stop
+   * resolves.
+   */
   const endWaits = (managed: ManagedServer | undefined): void => {
     const refusal = managed?.supervisor.refusal();
     if (managed && refusal) reconnects.end(managed, refusal);
@@ -282,8 +285,8 @@ type Stderr = ReturnType<StdioChannel['describe']>['stderr'];
 
 /**
  * The end of each server's stderr, also after its process has ended: it often shows the cause.
- * Invariants: each server has its newest process and the last earlier process that wrote anything. The earlier text is shown
- * until the newest process has written. Client instances are not stored.
+ * Invariants: for each server, it stores the text of the newest process and of the last earlier process that wrote anything.
+ * The earlier text is shown until the newest process has written. Text of client instances is not stored.
  */
 export class StderrTails {
   readonly #byServer = new Map<string, { readonly now: Stderr; readonly before: Stderr | undefined }>();

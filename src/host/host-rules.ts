@@ -102,7 +102,10 @@ export class HostRules {
     return closed;
   }
 
-  /** If roles and keys are unchanged, an unchanged server gives no caller new rights. */
+  /**
+   * Returns the newly closed servers: none if roles and keys are unchanged, because an old definition then gives no caller new
+   * rights.
+   */
   #close(outdated: readonly string[], { roles, unlistedRole, keys }: HostSettings): string[] {
     const { roles: was, unlistedRole: wasUnlisted, keys: had } = this.#settings ?? {};
     const isSame = isDeepStrictEqual([was, wasUnlisted, had], [roles, unlistedRole, keys]);
@@ -113,7 +116,7 @@ export class HostRules {
     return closed;
   }
 
-  /** The new revision makes views show this server, whatever other servers are still changing. */
+  /** The new revision makes views show this server, even while other servers are still changing. */
   changed(server: string): void {
     if (this.#changing.delete(server)) this.setOwn(this.#own);
   }

@@ -235,7 +235,7 @@ export class Host {
     this.#parts.approvals.approve(server, tool, hash);
   }
 
-  /** Waiting tools with their changed fields, and the undo of approvals. */
+  /** The tools that wait for approval, with their changed fields; and the undo of approvals. */
   get approvals(): Pick<Approvals, 'waiting' | 'undo'> {
     return this.#parts.approvals;
   }
@@ -298,7 +298,7 @@ export class Host {
     return this.#parts.rules.isUnlisted(role);
   }
 
-  /** Resolves when these servers (default: all) were listed once, or 1 s after the first such request. Undefined: no wait. */
+  /** Resolves when these servers (default: all) were listed once, or 1 s after the first request. Undefined: do not wait. */
   startupListing(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.startupListing.wait(servers);
   }
@@ -356,8 +356,8 @@ export class Host {
   }
 
   /**
-   * Runs the calls with an `idempotencyKey` from now on. `shared`: several hosts share the log. It is used for keys that this
-   * host's own log does not know. After it is closed, calls with such keys are refused, because no other log knows its keys.
+   * Sets a log for calls with an `idempotencyKey`. Several hosts use the `shared` log: it gets the keys that the `own` log
+   * does not know. After the shared log is closed, calls with these keys are refused, because no other log knows them.
    */
   useKeyedCalls(calls: KeyedCalls, scope: 'own' | 'shared'): void {
     this.#keyedCalls.use(calls, scope);

@@ -1,11 +1,12 @@
 /**
  * Instances of servers with `isolation: "per-client"`: one per client, started on first use, ended when idle, with its client,
  * or with the server.
- * Not here: call policy: an instance uses the policy of its server, but has its own breaker (policy/); restarts (supervisor/).
+ * Not here: restarts (supervisor/), and call policy (policy/): an instance has its own breaker, but all other policy is that
+ * of its server.
  *
- * Invariants: only its own client of its own principal uses an instance. A client never has two: the next one starts when the
- * earlier one has ended. One principal cannot lock out others by naming many idle clients. Closing the host waits for ended
- * instances.
+ * Invariants: an instance is used only by the client and the principal that it was created for. A client never has two: the
+ * next one starts when the earlier one has ended. One principal cannot lock out others by naming many idle clients. Closing the
+ * host waits for ended instances.
  */
 import type { ServerRun } from '../catalog/server-run.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
@@ -24,7 +25,7 @@ import type { Supervise, Supervised } from './supervise.js';
 export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
-/** Includes the principal, because principals choose the names of their clients. */
+/** Includes the principal, because two principals may name their clients alike. */
 const instanceKey = (server: string, owner: string, client: string): string => compositeKey(server, owner, client);
 
 interface InstancesParts {
@@ -60,7 +61,7 @@ class Instance extends CallTarget {
   }
 }
 
-/** A client with resource subscriptions: its instance keeps running, and is started again after a reload. */
+/** A client with resource subscriptions. Its instance keeps running, and is started again after a reload. */
 interface Subscribed {
   readonly server: string;
   readonly client: string;
@@ -97,7 +98,10 @@ export class Instances {
     return count;
   }
 
-  /** Called when a client has disconnected. Ends its instances of all principals: the host's program names clients. */
+  /**
+   * Called when a client has disconnected. Ends its instances of all principals: only the application, which names the
+   * clients, calls this.
+   */
   end(client: string): void {
     for (const [key, subscribed] of this.#subscribed) if (subscribed.client === client) this.#subscribed.delete(key);
     for (const [key, instance] of [...this.#byKey]) if (instance.client === client) this.#end(key);
@@ -142,7 +146,7 @@ export class Instances {
     }
   }
 
-  /** Called when the server was reloaded. Resolves when the present runs have ended; calls that wait begin the next ones. */
+  /** Called when the server was reloaded. Resolves when the present runs have ended; waiting calls then start the next runs. */
   async reload(server: string): Promise<void> {
     const own = [...this.#byKey.values()].filter((instance) => instance.server === server);
     await Promise.all(own.map(({ supervisor }) => supervisor.reload()));
@@ -191,7 +195,10 @@ export class Instances {
     return instance;
   }
 
-  /** Evicts instances without a run and without calls first, then one idle instance of the principal with the most. */
+  /**
+   * Evicts instances without a run and without calls first, then one idle instance of the principal that has the most
+   * instances.
+   */
   #hasRoom(server: string, owner: string): boolean {
     const isFullOfServer = () => this.countOf(server) >= instancesPerServerMax;
     const isFull = () => this.#byKey.size >= instancesMax || isFullOfServer();
@@ -250,7 +257,8 @@ export class Instances {
     if (!instance) return;
     this.#byKey.delete(key);
     this.#uses.remove(key);
-    // An instance that was ended before it could start ends at once, and must not hide the one that it waited for.
+    // Includes the end of the earlier instance: this one may end at once because it never started, while the earlier one still
+    // stops.
     const all = Promise.all([this.#ending.get(key)?.ended, instance.dispose().catch(this.#parts.onProblem)]);
     const ended = all.then(() => {
       if (this.#ending.get(key) === ending) this.#ending.delete(key);
@@ -283,10 +291,13 @@ const tooMany = (server: string): HostError =>
     limit: instancesPerServerMax,
     phase: 'queued',
     execution: 'not_executed',
-    hint: `at most ${instancesPerServerMax} instances per server and ${instancesMax} in total; try again when a client has gone, shorten keepAlive, or set isolation to shared`,
+    hint: `at most ${instancesPerServerMax} instances per server and ${instancesMax} in total; try again when a client has disconnected, shorten keepAlive, or set isolation to shared`,
   });
 
-/** A subscription uses the client's instance or the shared server. Looks up the latter by name: it may be replaced. */
+/**
+ * A subscription uses the client's instance or the shared server. The shared server is looked up by name, because it may be
+ * replaced.
+ */
 export function subscriptionTargets(
   servers: Pick<Servers, 'get' | 'find' | 'ready' | 'registry'>,
   instances: Instances,

@@ -46,7 +46,8 @@ export class KeyedCallLogs {
 
   /** A key stays in the log where it was recorded: another log would run its call again. */
   async run(call: KeyedCall): Promise<ToolResult> {
-    // A log that is opened by its first call would stay open. An earlier call with this key may have run.
+    // The first call opens the log, so a call after `close` would leave it open. Uncertain: an earlier call with this key may
+    // have run.
     if (this.#isClosed) throw hostClosed(call.server).with({ execution: 'uncertain' });
     const own = this.#own;
     const shared = this.#shared;
@@ -55,7 +56,7 @@ export class KeyedCallLogs {
     return log.run(call);
   }
 
-  /** Closes each log, also when the other one fails. */
+  /** Closes both logs, even if closing one fails. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const closed = await Promise.allSettled([this.#shared?.close(), this.#own?.close()]);

@@ -3,8 +3,8 @@
  * Not here: the stages of an operation (operations.ts), describing many servers (catalog/discovery.ts), reading pages
  * (session/lists.ts), background reads (catalog/list-reader.ts).
  *
- * Invariants: a caller sees only tools that it may call. Of two reads of a tool list, the one that began later counts. An item
- * belongs to the server that it was read from.
+ * Invariants: a caller sees only tools that it may call. If two reads of a tool list overlap, the one that began later counts.
+ * An item belongs to the server that it was read from.
  */
 import { checkAhead } from '../catalog/list-repair.js';
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
@@ -67,7 +67,7 @@ export class ListOperations {
   readonly #cache: ResponseCache<readonly Item[]>;
   /** Number of reads of tool lists, of all servers. */
   #readCount = 0;
-  /** The newest read that each server's tools come from. */
+  /** For each server, the number of the read that its tools come from. */
   readonly #newestRead = new WeakMap<ManagedServer, number>();
 
   constructor(parts: ListOperationsParts) {
@@ -237,7 +237,7 @@ export class ListOperations {
     if (isListMethod(method)) return listResult(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
-    // A question of the server was refused meanwhile, which may have changed the answer.
+    // If the server asked a question, the question was refused, which may have changed the answer.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
     return { items: [{ key: uri, raw }], ttlMs, isPublic };
   }

@@ -57,7 +57,10 @@ export const hostClosed = (server: string): HostError =>
     { server, reason: 'closed', execution: 'not_executed' },
   );
 
-/** Returns the arguments as JSON text. The caller must not change bytes until the call is sent: they are not checked again. */
+/**
+ * Returns the arguments as JSON text. A caller that passes bytes must not change them until the call is sent: they are not
+ * checked again.
+ */
 export function argumentsText(args: ToolArguments, server: string, tool: string): JsonText | HostError {
   try {
     if (typeof args === 'string' || args instanceof Uint8Array) {
@@ -79,7 +82,7 @@ export function checkMethod(server: string, method: unknown): void {
     server,
     'method',
     'cannot be sent with request()',
-    'use call, tools, list or read for tools and lists; any other method by its name in the protocol',
+    'for tools and lists, use call, tools, list or read; give any other method by its name in the protocol',
   );
 }
 

@@ -72,7 +72,7 @@ export interface OperationsParts extends Pick<DispatchParts, DispatchPart> {
   readonly alive: KeepAlive;
 }
 
-/** Default without a deadline of the caller. The definition limits how long a server may be silent. */
+/** Deadline of a call whose caller gives none. `timeouts.call` also limits how long the server may be silent. */
 const callDeadlineMs = 10 * 60_000;
 
 /** A list, or the read of a resource. */
@@ -251,7 +251,10 @@ export class Operations {
     }
   }
 
-  /** A call without an instance never goes to the process that lists the tools. A denied caller gets only its denial. */
+  /**
+   * The shared process of a per-client server only lists its tools, so a call without an instance is refused. A denied caller
+   * learns only that it is denied.
+   */
   #withoutInstance({ principal, server, tool }: Operation): HostError {
     const refused = denial(this.#parts.guards, { principal, server, tool, action: 'call' });
     return refused ?? instanceMissing(server, tool ?? '');

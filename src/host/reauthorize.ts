@@ -1,5 +1,5 @@
 /**
- * The outcome of an operation whose token the server refused: sent again with a renewed token, or refused.
+ * Handles an operation whose token the server refused: the operation is sent again with a renewed token, or fails.
  * Not here: the renewal itself, which all callers share (session/auth/auth-recovery.ts).
  */
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
@@ -28,7 +28,7 @@ export async function reauthorize(
   return undefined;
 }
 
-/** Refuses later calls before they are sent, until another token exists. */
+/** Returns the error of the operation. Later calls are refused before they are sent, until another token exists. */
 export function unauthorized(
   server: Pick<CallTarget, 'auth' | 'supervisor'>,
   { connection, run }: Acquired<Session>,

@@ -142,8 +142,8 @@ export class ServerCircuit implements GatedCircuit {
 }
 
 /**
- * Sums how long given-up requests have waited since the last message of the server. Without it, callers with short deadlines
- * would never detect a server that hangs.
+ * Sums how long given-up requests have waited since the last message of the server. Without this sum, callers with short
+ * deadlines would never detect a server that hangs.
  * Invariants: overlapping waits count once; any message of the server resets the sum.
  */
 export class SilentTime {
@@ -201,7 +201,10 @@ export class WorstCircuit {
     if (after.circuit !== before.circuit) this.#onChange(before.circuit, after.circuit, after.failures);
   }
 
-  /** `own`: breaker of the shared server, whose failures are shown if all are closed; undefined before its first call. */
+  /**
+   * `own`: breaker of the shared server, whose failures are shown if all breakers are closed; undefined before the first call
+   * of the server.
+   */
   now(own: Breaker | undefined, nowMs: number): CircuitStatus {
     let worst = own ? statusOf(own, nowMs) : closedStatus;
     for (const breaker of this.#reported.keys()) {

@@ -149,8 +149,8 @@ export class Servers {
   }
 
   /**
-   * Removes the server of this name if `isMeant`; resolves when it and the instances of its clients have ended. The name is free when
-   * the server itself has ended.
+   * Removes the server of this name if `isMeant` accepts its definition. Resolves when the server and the instances of its
+   * clients have ended. The name is free when the server itself has ended.
    */
   async remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
     let instancesEnded: Promise<void> | undefined;
@@ -308,7 +308,7 @@ function begin(managed: ManagedServer): void {
 
 const isStopped = ({ supervisor }: ManagedServer): boolean => supervisor.refusal()?.code === 'server_stopped';
 
-/** The failure of a one-shot server also stops it, and is then the cause of the refusal. */
+/** True if a caller stopped the server. The failure of a one-shot server also stops it, but then the refusal has a cause. */
 function isStoppedOnPurpose({ supervisor }: ManagedServer): boolean {
   const refusal = supervisor.refusal();
   return refusal?.code === 'server_stopped' && refusal.cause === undefined;

@@ -1,5 +1,5 @@
 /**
- * Converts options of `spawn` and `attach` to a server definition; and the errors of both.
+ * Converts the options of `spawn` and `attach` to a server definition, and creates the errors of both.
  * Not here: keys of a configuration entry (config/), which objects can be attached (transports/attached/attachable.ts),
  * registering and starting (servers.ts).
  *
@@ -123,7 +123,7 @@ export const notAttached = (name: string): HostError =>
     server: name,
     field: 'name',
     execution: 'not_executed',
-    hint: 'remove a configured server from the configuration; stop ends the run of any server',
+    hint: 'to remove a configured server, remove its configuration entry; to end the run of any server, use stop',
   });
 
 /** A reload closes and opens again; one object can be opened only once. */
@@ -229,6 +229,6 @@ export function spawnFailed(
 function registrationAfter(earlier: ServerDefinition | undefined): string {
   if (!earlier) return 'it is not registered';
   return isOneShot(earlier.spec)
-    ? 'the server that had the name is back, stopped: it was attached without a factory'
-    : 'the server that had the name is back';
+    ? 'the earlier server of this name is registered again but stopped, because it was attached without a factory'
+    : 'the earlier server of this name is registered again';
 }

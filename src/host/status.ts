@@ -194,7 +194,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
 
 const changedTools = ({ changed = 0, renamed = 0 }: PinCounts): number => changed + renamed;
 
-/** The next step is always the command that shows the differences. */
+/** Each note ends with the command that shows the differences. */
 function pinNotes({ definition: { name, pins } }: ManagedServer, counts: PinCounts): string[] {
   const { reworded = 0, new: fresh = 0 } = counts;
   const note = (count: number, what: string) =>

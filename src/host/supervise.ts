@@ -117,7 +117,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),
-      // The only closure of an idle server: everything else is created by the call.
+      // The only closure of an idle server: `connect` creates everything else.
       connect: (run, signal, onLost) => {
         const { startMs, firstStartMs } = definition.timeouts;
         const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
@@ -156,12 +156,12 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const { clock, connector, onNotification, runs, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
-  // A close before the handover fails this attempt, but must not end the run: another attempt may follow.
+  // A close before the session is returned fails this attempt, but must not end the run: another attempt may follow.
   let isUp = false;
   let isUnattributedReported = false;
   let opened: ServerRun | undefined;
   const notified = (method: string, params?: Buffer) => {
-    // Cached lists are dropped first: the reader fetches the first list after the change.
+    // Drops cached lists first, so that the run reads the changed list from the server.
     onNotification(name, method, params, instance);
     opened?.onNotification(method, params);
   };
@@ -195,7 +195,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
       notification: ({ method, params }) => notified(method, params),
     },
   });
-  // Before the first list is read, so that no change in between is missed.
+  // Called before the first list is read, so that no change in between is missed.
   opened = runs().opened(name, session, notified, instance);
   let isAccountChanged = false;
   const unwatch = auth?.onNewGrant(() => {
@@ -249,7 +249,10 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
 
 type OwnPlan = Pick<RestartPlan, 'maxRestarts' | 'windowMs' | 'onExhausted' | 'lossProbeMsMax'>;
 
-/** As for the checks of an open breaker (policy/breaker.ts): a connection to a server over HTTP starts no process. */
+/**
+ * Longest pause between probes of a lost server over HTTP. It is as short as between the checks of an open breaker
+ * (policy/breaker.ts), because a connection starts no process.
+ */
 const connectionProbeMsMax = 15_000;
 
 /** Servers with equal settings share one plan object. */

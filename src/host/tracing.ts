@@ -17,7 +17,7 @@ export interface TelemetryConfig {
   readonly traces?: boolean;
 }
 
-/** The used part of `@opentelemetry/api`, declared here so that the public types do not need the package. */
+/** The part of `@opentelemetry/api` that this file uses, declared here so that the public types do not need the package. */
 export interface TraceApi {
   readonly context: { active(): unknown };
   readonly trace: { getTracer(name: string): Tracer };

@@ -88,7 +88,7 @@ describe('D-14 one name', () => {
     const error = await failureOf(moody.host.spawn(bad, replacing));
     expect(error.code).toBe('connect_failed');
     expect(error.message).toMatch(
-      /^server 'a' could not be started; the server that had the name is back \(.*no-such-command/,
+      /^server 'a' could not be started; the earlier server of this name is registered again \(.*no-such-command/,
     );
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect(moody.row).toMatchObject({ state: 'ready', restartCount: 1, refCount: 1 });
