@@ -91,7 +91,7 @@ const lines = (rows: Awaited<ReturnType<Discovery['discover']>>) =>
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-describe('D-18 a sweep over all servers', () => {
+describe('D-18 a discovery of all servers', () => {
   test('at its deadline returns the rows of all servers except the hanging one, ordered by name', async () => {
     const fakes: Record<string, Fake> = { m_hung: {} };
     for (const name of 'zyxwvutsrqponlkjihgfedcba') fakes[name] = { ask: async () => ['t'] };
@@ -127,7 +127,7 @@ describe('D-18 a sweep over all servers', () => {
     expect([asked.length, clock.nowMs()]).toEqual([24, 30_000]);
   });
 
-  test('takes a deadline of its caller', async () => {
+  test('ends at a deadline that its caller gives', async () => {
     const { clock, discovery } = open({ a: {}, b: { tools: ['known'] }, c: { state: 'registered', tools: ['known'] } });
     const sweep = discovery.discover({ deadlineMs: 50 });
     await clock.advanceAsync(50);

@@ -38,7 +38,7 @@ test('first sight, a change and its approval are each reported once, with the ha
   expect(list(changed)).toEqual([]);
 });
 
-test('a tool that is gone, one that is new, and one under another name', () => {
+test('a removed, a renamed and a new tool are each reported with their hashes', () => {
   const { list, record } = setUp();
   list(first);
   const oldHash = record()?.approved?.hash;

@@ -65,7 +65,7 @@ test('any other refused action is emitted with its subject', () => {
   expect(stream.told).toEqual([{ kind: 'denied', action: 'list', requestId, tool, ...who }]);
 });
 
-test('no hash is made and no record built without a listener for calls, also when one joins in the middle', () => {
+test('without a listener for calls no hash and no record is made, even if a listener is added during the call', () => {
   let looks = 0;
   const watched = Object.defineProperty({ ...call }, 'args', {
     get() {
@@ -100,7 +100,7 @@ test('arguments without a canonical form have no hash, and the call is still rec
   expect(stream.told).toMatchObject([{ kind: 'call', argumentsHash: undefined, outcome: 'ok' }]);
 });
 
-test('an error gets the number of its call and is otherwise unchanged', () => {
+test('an error gets the request id of its call and is otherwise unchanged', () => {
   const cause = new Error('below');
   const shared = new HostError('transport', 'gone', { server: 's', execution: 'uncertain', hint: 'look', cause });
   const own = ownError(shared, call);
@@ -112,7 +112,7 @@ test('an error gets the number of its call and is otherwise unchanged', () => {
   expect(ownError(own, fakeCall({ requestId: 'r2' })).details.requestId).toBe('r2');
 });
 
-test('no record is kept of a call without a listener; its error still gets its number', async () => {
+test('no record is made of a call without a listener; its error still gets the request id', async () => {
   const clock = new FakeClock();
   const silent = new Audit(streamOf({ hasCallListeners: false }), clock);
   expect(silent.begin('r', 1, 's', 't')).toBeUndefined();

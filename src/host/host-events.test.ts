@@ -68,7 +68,7 @@ test('an event that a listener causes comes after the current one, for all liste
   expect(heard).toEqual(['breaker', 'auth']);
 });
 
-test('a listener that throws is reported and disturbs no other', () => {
+test('a listener that throws is reported and does not affect other listeners', () => {
   const { events, problems } = setUp();
   const heard: string[] = [];
   events.on('any', () => {
@@ -140,7 +140,7 @@ test('call events are emitted while there is a listener for them or for all, onc
   expect(seen).toEqual([false, false, true, true, true, false]);
 });
 
-test('every kind of event once', () => {
+test('the list of event kinds has each kind once', () => {
   expect(new Set(hostEventKinds).size).toBe(hostEventKinds.length);
   expect(hostEventKinds).toHaveLength(19);
 });

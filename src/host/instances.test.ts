@@ -174,7 +174,7 @@ describe('E4 the instance of a client with subscriptions', () => {
     expect([server.opened, server.live, instances.countOf('a'), problems]).toEqual([2, 0, 0, []]);
   });
 
-  test('does not start again when its client has gone or its server was removed', async () => {
+  test('does not start again when its client has disconnected or its server was removed', async () => {
     const { clock, server, instances, base, baseOf } = setUp();
     const removed = baseOf('b');
     for (const each of [base, removed]) {
@@ -188,7 +188,7 @@ describe('E4 the instance of a client with subscriptions', () => {
     }
   });
 
-  test('starts with its server when that was stopped', async () => {
+  test('starts again when its stopped server is started', async () => {
     const { clock, server, instances, base, problems } = setUp();
     instances.hold(base, 'ann', 'key');
     await instances.targetOf(base, 'ann', 'key').supervisor.acquire(clock.nowMs() + minute);

@@ -170,7 +170,7 @@ describe('W11 a request that waited in the queue', () => {
   );
 });
 
-describe('what failed', () => {
+describe('a failed request', () => {
   test('is sent again only if no byte of it was sent', async () => {
     const { asked, ask, clock } = setUp();
     const outcome = failureOf(ask());

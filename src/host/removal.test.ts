@@ -11,7 +11,7 @@ import { createHost } from './host.js';
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 
-test('AC-R7 the lists of a removed server leave the memory, and are known when it comes back', async () => {
+test('AC-R7 the lists of a removed server are dropped from memory, and are known when the server is added again', async () => {
   const stateDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-removal-'));
   onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
   const host = await createHost({}, { clock: new FakeClock(), stateDir, onProblem: () => expect.unreachable() });

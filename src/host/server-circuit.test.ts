@@ -133,7 +133,7 @@ describe('W6 while it is open because connections failed', () => {
   });
 });
 
-describe('W9 the check that goes before a trial', () => {
+describe('W9 the check before a trial', () => {
   test('reports the failure of the server: a loss at once, a timeout at the deadline', async () => {
     const { clock, circuit, answers } = setUp();
     answers('silent');

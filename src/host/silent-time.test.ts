@@ -13,7 +13,7 @@ test('W10 time in which several calls waited counts once', () => {
   ]);
 });
 
-test('W10 a message sets it to zero, and time before that does not count', () => {
+test('W10 a message resets the sum, and time before the message does not count', () => {
   const silentTime = new SilentTime();
   silentTime.add(0, 0, 4_000);
   expect(silentTime.add(5_000, 6_000, 9_000)).toBe(3_000);

@@ -58,7 +58,7 @@ describe('the content of a card', () => {
     expect((await open(() => text).cards.read(url)).tools).toEqual([]);
   });
 
-  test('the name may stand in serverInfo', async () => {
+  test('the name may be in serverInfo', async () => {
     expect((await open(() => '{"serverInfo":{"name":"x"}}').cards.read(url)).name).toBe('x');
   });
 

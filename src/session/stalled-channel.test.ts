@@ -1,6 +1,6 @@
 /**
- * The watchdog over a real channel whose connections are a fake: the calls' connections never begin a request, whatever
- * the reason, while the control connections work, or do not.
+ * Tests the stall watch of a real channel over fake connections: the connections for calls never begin a request, and the
+ * control connections work or hang.
  */
 import type { Dispatcher } from 'undici';
 import { describe, expect, test } from 'vitest';

@@ -284,20 +284,23 @@ describe('the next host', () => {
     expect(afresh.server.starts).toBe(6);
   });
 
-  test.each(['start', 'reload'] as const)('D-16 a %s by an operator forgives for all hosts to come', async (act) => {
-    const machine = aMachine();
-    const first = machine.host();
-    await first.begin(20_000);
-    first.gone();
-    const second = machine.host();
-    second.server.next = () => ({ afterMs: 1_000 });
-    await second.supervisor[act]();
-    expect(machine.record()).toBeUndefined();
-    second.gone();
-    const third = machine.host();
-    await third.begin(20_000);
-    expect(third.server.starts).toBe(6);
-  });
+  test.each(['start', 'reload'] as const)(
+    'D-16 a %s by an operator empties the history for all later hosts',
+    async (act) => {
+      const machine = aMachine();
+      const first = machine.host();
+      await first.begin(20_000);
+      first.gone();
+      const second = machine.host();
+      second.server.next = () => ({ afterMs: 1_000 });
+      await second.supervisor[act]();
+      expect(machine.record()).toBeUndefined();
+      second.gone();
+      const third = machine.host();
+      await third.begin(20_000);
+      expect(third.server.starts).toBe(6);
+    },
+  );
 
   test('D-16 shows the old reason for parking until there is a newer one', async () => {
     const machine = aMachine();

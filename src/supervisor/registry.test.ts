@@ -54,7 +54,7 @@ describe('registrations', () => {
     expect([registry.remove('x'), registry.remove('x'), registry.has('x')]).toEqual([true, false, false]);
   });
 
-  test('AC-R4 an empty registry has no rows, and names what it does not know', () => {
+  test('AC-R4 an empty registry has no rows, and its errors quote the unknown name', () => {
     const { registry } = setUp();
     expect(registry.snapshot()).toEqual([]);
     const error = errorOf(() => registry.lease('nope'));
@@ -63,7 +63,7 @@ describe('registrations', () => {
     expect(error.hint).toContain('configuration');
   });
 
-  test('rows come in the order of names, whatever was registered first, and names are only names', () => {
+  test('rows are in the order of names, and a name of an object member is an ordinary name', () => {
     const { registry, register } = setUp();
     for (const name of ['b', 'constructor', 'a', '__proto__']) register(name);
     expect(registry.snapshot().map(({ name }) => name)).toEqual(['__proto__', 'a', 'b', 'constructor']);

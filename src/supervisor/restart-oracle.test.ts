@@ -41,7 +41,7 @@ function oracle(lives: readonly Life[]): { readonly startsAtMs: number[]; readon
   const startsAtMs: number[] = [];
   for (const { refusedForMs, startMs, liveMs, calledAtMs, lateMs } of lives) {
     startsAtMs.push(nowMs);
-    // A refused token costs nothing and forgives nothing.
+    // A refused token is not charged, and does not empty the ledger.
     if (refusedForMs !== undefined) {
       nowMs += refusedForMs;
       startsAtMs.push(nowMs);

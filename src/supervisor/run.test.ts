@@ -48,7 +48,7 @@ test('D-12 a graceful close closes the connection when no call is left', async (
   expect([server.closed, said]).toEqual([1, ['opened', 'closed']]);
 });
 
-test('D-12 … at the latest when the grace time is over', async () => {
+test('D-12 a graceful close closes the connection when the grace time is over, even if calls are left', async () => {
   const { clock, server, run, said } = await open();
   run.close(true);
   await clock.advanceAsync(drainMsMax);

@@ -409,7 +409,7 @@ describe('stopping', () => {
     expect(server.state().kind).toBe('stopped');
   });
 
-  test('a start during the stop follows the stop', () => {
+  test('a start during a stop takes effect after the stop', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.up();
@@ -508,7 +508,7 @@ describe('C-INV whatever happens in whatever order', () => {
 
   const flags = [fc.boolean(), fc.boolean(), fc.boolean()] as const;
 
-  /** Out of use, or becoming so. */
+  /** Parked or ejected, or about to be. */
   const isVerdict = (state: ServerState): boolean =>
     ['parked', 'ejected'].includes(state.kind === 'closing' ? state.next.kind : state.kind);
 
@@ -534,7 +534,7 @@ describe('C-INV whatever happens in whatever order', () => {
           // The next caller starts a registered server: `wanted` opens it at once.
           if (!isOut && !hasRun && state.kind !== 'registered') expect(isArmed).toBe(true);
           if (isOut) expect(isArmed).toBe(false);
-          // A server goes out of use only for a permanent failure, a spent budget, or a failed probe.
+          // A server is parked or ejected only after a permanent failure, a spent budget, or a failed probe.
           if (!isVerdict(before) && isVerdict(state)) {
             const { restartsAtMs, unprovenStarts } = state.ledger;
             const isSpent = restartsAtMs.length > defaultPlan.maxRestarts || unprovenStarts >= 6;

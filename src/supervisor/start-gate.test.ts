@@ -135,11 +135,11 @@ describe('starts that follow the load', () => {
     });
   });
 
-  test('little memory lets as many start at once as there are processors', () => {
+  test('with little free memory, as many servers start at once as there are processors', () => {
     expect(fifty({ idleShare: () => 1, freeBytes: () => 0 })).toEqual({ lastAtMs: 4_800, mostRunning: 2, left: 0 });
   });
 
-  test('of a thousand never more than 64 start at once', () => {
+  test('of a thousand servers at most 64 start at once', () => {
     const gate = gateOf({
       ...{ startsPerSecond: Number.POSITIVE_INFINITY, startMs: 1_000 },
       concurrent: new StartPace({ idleShare: () => 1, freeBytes: () => 1_000 * GiB }, 2),

@@ -643,7 +643,7 @@ describe('operators', () => {
     expect([state(), server.starts]).toEqual(['auth_required', 2]);
   });
 
-  test('disabling stops it, enabling lets it be wanted again', async () => {
+  test('disabling stops the server; after enabling, a call starts it again', async () => {
     const { acquire, supervisor, state } = setUp();
     await acquire();
     await supervisor.disable();

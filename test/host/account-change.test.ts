@@ -11,7 +11,7 @@ import { bearer, FakeAuthProvider } from '../fakes/auth-provider.js';
 import { json, type Received, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 
 let server: TestServer;
-/** The tokens that it refuses. */
+/** Tokens that the server refuses. */
 const expired = new Set<string>();
 /** While this is set, requests with this method wait. */
 let holding: { readonly method: string; readonly held: (() => void)[] } | undefined;

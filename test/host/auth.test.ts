@@ -411,7 +411,7 @@ test('a replaced server and a closed host no longer listen to a provider', async
   expect(provider.listeners.size).toBe(0);
 });
 
-test('status shows the own identity at the server, as far as it may be shown', async () => {
+test('status shows the account at the server, cut to 200 characters and redacted', async () => {
   const { provider, row } = await setup();
   expect(row()?.authIdentity).toBeUndefined();
   provider.identity = () => 'ada@example.com';

@@ -85,7 +85,7 @@ describe('three failures, sixty seconds', () => {
     expect([moody.clock.nowMs() - nowMs, moody.starts]).toEqual([0, 2]);
   });
 
-  test('AC-C4 also when the breaker has just opened', async () => {
+  test('AC-C4 the next call is answered also when the breaker has just opened', async () => {
     const moody = await MoodyHost.open({ breaker, timeouts: { start: '10m' } });
     await moody.timeOut(3);
     moody.mood = 'silent';
@@ -180,7 +180,7 @@ describe('AC-H19 a call that is refused at one stage does not reach the later st
     expect(moody.log('call').filter((nonce) => nonce !== '')).toEqual(['kept']);
   });
 
-  test('and also while the server is ejected', async () => {
+  test('a cached answer is returned also while the server is ejected', async () => {
     const moody = await MoodyHost.open({ restart: { max: 0, onExhausted: 'eject' }, env: { HINT: '"ttlMs":3600000' } });
     await moody.call('read', { nonce: 'kept' });
     process.kill(Number(moody.log('start')[0]), 'SIGKILL');
@@ -209,7 +209,7 @@ describe('roles that are open unless they are listed', () => {
     expect(await names(moody)).toEqual(['read', 'write']);
   });
 
-  test('AC-P2 and may call exactly these', async () => {
+  test('AC-P2 a listed role may call exactly its tools', async () => {
     const moody = await openWith('allow');
     const refused = await failureOf(moody.call('write', {}, as('researcher')));
     expect([refused.code, refused.message.includes('a/write'), moody.calls]).toEqual(['denied', true, 0]);

@@ -241,7 +241,7 @@ describe('status', () => {
       if (to !== 'ready') seen.push([from, pid, uptimeMs, protocolVersion, stderrTail]);
     });
     kill(first.pid ?? undefined);
-    await eventually('it is seen to be gone', () => row('shop').pid !== first.pid);
+    await eventually('the row no longer shows the ended process', () => row('shop').pid !== first.pid);
     await host.call('shop', 'pay');
     const second = row('shop');
     expect([second.run, second.pid === first.pid, existsSync(`/proc/${second.pid}`)]).toEqual([2, false, true]);

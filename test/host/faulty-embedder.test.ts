@@ -1,6 +1,6 @@
 /**
- * Code of an embedder may fail: its listeners, its reports of problems, its providers of tokens. The host continues, and
- * what it started is gone when it is closed.
+ * Code of an embedder may fail: its listeners, its reports of problems, its providers of tokens. The host continues, and a
+ * close ends everything that it started.
  */
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';

@@ -114,7 +114,7 @@ test('B11 hosts on NATS share their keys, and a key of an earlier log is not run
   expect(one.transport.calls).toHaveLength(2);
 });
 
-test('B11 keys that several hosts share need no log of their own; one that may hold keys is asked', async () => {
+test('B11 with a shared log the own log is not needed, unless its file exists: then it may have the key', async () => {
   const stateDir = path.join(folder, 'unusable');
   // Other users may write to it, so it is not opened.
   mkdirSync(path.join(stateDir, 'calls'), { recursive: true });
@@ -130,7 +130,7 @@ test('B11 keys that several hosts share need no log of their own; one that may h
 });
 
 test.each(['own', 'shared'])(
-  'B11 a key that ran is not said to have not run when its log cannot be opened on a full disk; new keys use the %s log',
+  'B11 if the own log cannot be opened on a full disk, the call of a known key is uncertain (with the %s log)',
   async (scope) => {
     await withSmallDisk(8, async (stateDir) => {
       const before = await bank(stateDir);
@@ -162,7 +162,7 @@ test.each(['own', 'shared'])(
   },
 );
 
-test('B11 a key is not said to have not run when its log, which failed, does not say whether it has the key', async () => {
+test('B11 a call is uncertain if its log has failed and does not say whether it has the key', async () => {
   const { host, transport } = await bank();
   const failed = new HostError('insufficient_storage', 'the log failed', { execution: 'not_executed' });
   const none = { run: () => Promise.reject(new Error('unused')), close: async () => {} };
@@ -173,7 +173,7 @@ test('B11 a key is not said to have not run when its log, which failed, does not
   await host.close();
 });
 
-test('the own log is closed also when the shared one fails to close', async () => {
+test('the own log is closed even if closing the shared log fails', async () => {
   const stateDir = path.join(folder, 'closing');
   const { host } = await bank(stateDir);
   await pay(host, 'a');
@@ -187,7 +187,7 @@ test('the own log is closed also when the shared one fails to close', async () =
 });
 
 test.each([false, true])(
-  'B11 a call with a key after the close is refused and opens no log; one was used: %s',
+  'B11 a call with a key after the close is refused and opens no log (a log was used before: %s)',
   async (wasUsed) => {
     const stateDir = path.join(folder, `closed-${wasUsed}`);
     const { host, transport } = await bank(stateDir);

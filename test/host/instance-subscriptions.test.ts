@@ -37,7 +37,7 @@ test.each(['legacy', 'modern'] as const)(
     expect([heard, listed.asked('prompts/list'), listed.asked('start').length]).toEqual([['ann', 'bob'], [], 2]);
     ends[0]?.();
     await eventually(
-      'it was given back',
+      'the subscription was ended at the server',
       () => [...listed.asked('resources/unsubscribe'), ...listed.asked('unlisten')][0],
     );
     await update('ann');

@@ -24,7 +24,7 @@ test('a caller with very short deadlines cannot open the breaker for others', as
   expect(await outcomeOf(moody.call())).toBe('ok');
 });
 
-test('nor keep it open by trials with very short deadlines', async () => {
+test('a caller with very short deadlines cannot keep the breaker open by its trials', async () => {
   const moody = await MoodyHost.open({ breaker: { threshold: 3, reset: '60s' } });
   await moody.timeOut(3);
   await moody.clock.advanceAsync(61_000);
@@ -44,7 +44,7 @@ test('one crash under many calls is one restart, and no reason to refuse the nex
   await moody.host.start('a');
   moody.mood = 'mute';
   const calls = Array.from({ length: 8 }, (_, i) => outcomeOf(moody.call('write', { i })));
-  await eventually('all are there', () => moody.calls === 8);
+  await eventually('all calls are at the server', () => moody.calls === 8);
   process.kill(Number(moody.log('start')[0]), 'SIGKILL');
   expect(new Set(await Promise.all(calls))).toEqual(new Set(['outcome_uncertain']));
   moody.mood = 'well';

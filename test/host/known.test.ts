@@ -1,6 +1,6 @@
 /**
- * What a host knows of real servers, running or not: facts and lists of both eras, how they are kept up to date,
- * over restarts and from one host to the next, and who gets updates of their resources.
+ * Facts and lists that a host knows of real servers of both eras, running or not: how they are kept up to date, also over
+ * restarts and in the next host. Also tests which subscribers get updates of resources.
  */
 import type { ServerResponse } from 'node:http';
 import path from 'node:path';
@@ -60,7 +60,7 @@ describe.each(eras)('a %s server', (era) => {
     listed.list('a', full);
     for (let i = 0; i < 20; i++) await listed.say('prompts/list_changed');
     await eventually('the new prompts are known', () => listed.keys('prompts/list')?.length === 1);
-    await eventually('somebody was told', () => heard.length > 0);
+    await eventually('the listener was notified', () => heard.length > 0);
     expect(heard).toEqual([['p']]);
     expect(host.known('a')?.revision).toBeGreaterThan(revision);
     expect(all.map((method) => listed.asked(method).length).slice(2)).toEqual([1, 1]);
@@ -145,7 +145,7 @@ describe.each(eras)('a %s server', (era) => {
     listed.told.length = 0;
     approve('t');
     expect(texts()).toContain('"new"');
-    await eventually('the approval is told', () => listed.told.length > 0);
+    await eventually('the approval is announced', () => listed.told.length > 0);
   });
 
   test('subscribers get updates, also after a restart, and the server gets one subscription for all', async () => {
@@ -167,7 +167,7 @@ describe.each(eras)('a %s server', (era) => {
     if (era === 'legacy') expect(requests()).toEqual(['r:1', 'r:2']);
     else expect([requests().at(-1), requests().length < 5]).toEqual(['r:1,r:2', true]);
     await listed.say('resources/updated', { uri: 'r:1' });
-    await eventually('both have heard', () => heard.length === 2);
+    await eventually('both subscribers got the update', () => heard.length === 2);
     expect(heard.sort()).toEqual(['ada r:1', 'bob r:1']);
 
     await host.call('a', 'exit').catch(() => {});
@@ -178,17 +178,17 @@ describe.each(eras)('a %s server', (era) => {
     adaEnds();
     await listed.say('resources/updated', { uri: 'r:1' });
     await listed.say('resources/updated', { uri: 'r:2' });
-    await eventually('both that are left have heard', () => heard.length === 4);
+    await eventually('both remaining subscribers got the update', () => heard.length === 4);
     expect(heard.slice(2).sort()).toEqual(['bob r:1', 'cy r:2']);
 
     expect(listed.asked('resources/unsubscribe')).toEqual([]);
     bobEnds();
     if (era === 'legacy')
       await eventually(
-        'it was told',
+        'the server got the unsubscribe',
         () => listed.asked('resources/unsubscribe').join() === 'resources/unsubscribe r:1',
       );
-    else await eventually('it was told', () => requests().at(-1) === 'r:2');
+    else await eventually('the server got the new listen request', () => requests().at(-1) === 'r:2');
     cyEnds();
     expect(host.status()[0]).toMatchObject({ leases: { bindings: 0, calls: 0 } });
     expect(listed.problems).toEqual([]);

@@ -1,6 +1,6 @@
 /**
- * Lists of real servers in a host: which are cached and for how long, which are shown for servers that do not run,
- * and that both respect the policy.
+ * Lists of real servers in a host: which lists are cached and for how long, and which are shown for servers that do not run.
+ * Both respect the policy.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -125,7 +125,7 @@ describe('D-19 a list', () => {
     expect(a.asked('prompts/list')).toBe(3);
   });
 
-  test('and a resource do not outlive a run, a reload, or a change of rights', async () => {
+  test('is not cached beyond a run, a reload, or a change of rights; nor is a resource', async () => {
     const a = scripted('a', {
       'tools/list': { tools: [] },
       'resources/list': { resources: [{ uri: 'x:1', name: 'r' }], ttlMs: 60_000, cacheScope: 'public' },

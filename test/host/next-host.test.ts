@@ -143,7 +143,7 @@ describe('a server that was parked', () => {
 });
 
 describe('a host that is killed', () => {
-  /** Runs a host in another process, which is killed as it tells of the n-th event of this kind. */
+  /** Runs a host in another process, which is killed when it reports the n-th event of this kind. */
   async function killAt(kind: SupervisorEvent['kind'], n: number): Promise<void> {
     const config = JSON.stringify(broken({ lazy: false }));
     const child = spawn(process.execPath, [driver, config, stateDir(), kind, String(n)], { stdio: 'inherit' });

@@ -1,6 +1,4 @@
-/**
- * Calls to a server over HTTP that was away for a while succeed again as soon as it is back, and not before.
- */
+/** Calls to a server over HTTP that was unreachable for a while succeed again as soon as the server answers, and not before. */
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../eventually.js';
 import { MortalHttpServer } from '../fakes/mortal-http-server.js';
@@ -118,13 +116,13 @@ describe('W30 a server that could not be reached for an hour is served soon afte
     for (let i = 0; i < times; i++) {
       const { run } = moody.row;
       await moody.clock.advanceAsync(moody.row.nextProbeInMs ?? Number.NaN);
-      await eventually('it was probed in vain', () => moody.row.run > run && moody.row.state === 'parked');
+      await eventually('it was probed without success', () => moody.row.run > run && moody.row.state === 'parked');
     }
   };
 
   test.each([
     ['refuses connections', undefined],
-    ['stands behind a proxy that answers 502', 502],
+    ['is behind a proxy that answers 502', 502],
   ])('when it %s', async (_how, proxyStatus) => {
     const { server, moody } = await unreachable(proxyStatus);
     await probed(moody, 6);

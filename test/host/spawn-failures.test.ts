@@ -1,5 +1,6 @@
 /**
- * The error of an eager `spawn` whose server does not become ready: the cause, that nothing is left of it, and what to do.
+ * The error of an eager `spawn` whose server does not become ready: it has the cause and the next step, and says that the
+ * server was removed.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { HostError } from '../../src/kernel/errors.js';

@@ -6,7 +6,7 @@ import { eventually } from '../eventually.js';
 import { outcomeOf } from './harness.js';
 import { MoodyHost } from './moody-host.js';
 
-/** Lets waits pass until it is parked; a probe of a parked server comes much later. */
+/** Advances the clock until the server is parked; the first probe of a parked server comes much later. */
 async function untilParked(moody: MoodyHost): Promise<void> {
   await moody.advanceUntil('parked', 1_000);
 }

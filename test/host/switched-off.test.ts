@@ -40,7 +40,7 @@ test('a stopped server is stopped in the next host, and with an edited definitio
   expect([last.status()[0]?.state, listed.keys('tools/list')]).toEqual(['registered', ['t']]);
 });
 
-test('a server that is removed from the configuration is not stopped when it comes back', async () => {
+test('a stopped server that is removed from the configuration is not stopped when it is added again', async () => {
   const { listed, config, host } = await opened();
   await host.stop('a');
   await host.reconfigure({ mcpServers: {} });

@@ -83,7 +83,7 @@ test('E19 no program is run between the spawn of a server and its registration',
   expect(carriers(children.instanceId)).toEqual([]);
 });
 
-test('E19 a program that is missing, fails or writes to stderr has no answer; one that ends with 1 in silence has an empty one', () => {
+test('E19 a program that is missing, fails or writes to stderr gives no result; one that exits with 1 and no output gives an empty result', () => {
   const sh = (script: string) => runProgram('/bin/sh', ['-c', script]);
   expect(runProgram('/nowhere/ps', [])).toBeUndefined();
   expect(sh('exit 2')).toBeUndefined();

@@ -170,7 +170,7 @@ describe('P5 dead peer writes:', () => {
       expect(Math.min(atMs - exitMs, workedMs)).toBeLessThan(timeLimitMs(100));
   });
 
-  test('a server that dies in the middle of a frame', async () => {
+  test('when a server dies in the middle of a frame, that frame is uncertain and queued frames were not executed', async () => {
     const talk = await perl('sysread STDIN, my $b, 1 << 20; exit 5');
     talk.send(large);
     talk.send(large);
@@ -184,7 +184,7 @@ describe('P5 dead peer writes:', () => {
     for (const { atMs } of talk.failed) expect(atMs - exitMs).toBeLessThan(timeLimitMs(100));
   });
 
-  test('a server that closes its input and lives is taken down', async () => {
+  test('a server that closes its input and lives is stopped', async () => {
     const talk = await perl('close STDIN; print qq({"jsonrpc":"2.0","method":"closed","params":{}}\\n); sleep 1000');
     await until(() => talk.messages.length === 1, 'its input is closed');
     const sentMs = performance.now();
@@ -195,7 +195,7 @@ describe('P5 dead peer writes:', () => {
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
   });
 
-  test('a server that closes its output and lives is taken down', async () => {
+  test('a server that closes its output and lives is stopped', async () => {
     const talk = await bench.stub('--close-stdout', '--ignore-eof');
     expect((await talk.whenClosed()).toJSON()).toMatchObject({ code: 'transport', reason: 'stdout_closed' });
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');

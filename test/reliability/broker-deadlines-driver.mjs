@@ -172,7 +172,7 @@ const stoodStillMs = {
   host: Number(readFileSync(delayFile('up'), 'utf8')),
   server: serverDelayMs,
 };
-/** Calls that began and that their caller gave up: the server must be told, unless the call had ended. */
+/** Calls that began and that their caller gave up: the server must get the cancellation, unless the call had ended. */
 const unwanted = all.filter(
   ([nonce, { outcome, endedAtMs }]) =>
     outcome !== 'answered' && seen.start.has(nonce) && !(seen.end.get(nonce) <= endedAtMs),

@@ -1,6 +1,6 @@
 /**
- * Calls with short deadlines, from a worker to a slow server: none begins after its deadline, each is over by then, and the server
- * is told.
+ * Calls with short deadlines, from a worker to a slow server: none begins after its deadline, each ends by its deadline, and
+ * the server gets the cancellation.
  */
 import { expect, test } from 'vitest';
 import { isLongTier, timeLimitMs } from '../tier.js';
@@ -27,7 +27,7 @@ interface Figures {
   readonly stoodStillMs: Readonly<Record<'worker' | 'host' | 'server', number>>;
 }
 
-test(`K9 ${calls} calls with deadlines: none begins after its own, each is over by then, and the server is told`, {
+test(`K9 ${calls} calls with deadlines: none begins after its deadline, each ends by it, and the server gets the cancellation`, {
   timeout: 1_200_000,
 }, async () => {
   const figures = await runInNamespace<Figures>('K9', './broker-deadlines-driver.mjs', calls);

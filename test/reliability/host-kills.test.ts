@@ -1,6 +1,6 @@
 /**
- * Servers of a host die at random moments under load. What is left, and what every caller of the host was told, is counted
- * from outside.
+ * Servers of a host die at random moments under load. Remaining processes, and the outcomes that callers of the host got, are
+ * counted outside of Hostler.
  */
 import { expect, test } from 'vitest';
 import { runInNamespace } from './in-namespace.js';

@@ -17,7 +17,7 @@ interface Stop {
   readonly processesBefore: number;
 }
 
-test(`S7 ordered stop of a host: ${count} servers of five kinds, 0 left, the journal last`, {
+test(`S7 ordered stop of a host: ${count} servers of five kinds, 0 left, the journal removed last`, {
   timeout: 120_000,
 }, async () => {
   const { obedient, all } = await runInNamespace<Figures>('S7', './host-stop-driver.mjs', count);
@@ -34,7 +34,7 @@ test(`S7 ordered stop of a host: ${count} servers of five kinds, 0 left, the jou
   });
   expect(obedient).toMatchObject(orderly(count / 5));
   expect(all).toMatchObject(orderly(count));
-  // One process each, a fifth of them with a child of their own, and the watch.
+  // One process for each server, a child for each fifth server, and the death watch.
   expect(all.processesBefore).toBe(count + count / 5 + 1);
   expect(obedient.tookMs).toBeLessThanOrEqual(timeLimitMs(300));
   expect(all.tookMs).toBeLessThanOrEqual(timeLimitMs(5_500));

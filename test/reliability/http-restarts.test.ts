@@ -39,7 +39,7 @@ test(`W6 server-everything is killed and restarted ${kills} times under load: ea
     ...{ executedTwice: 0, answeredButNotExecuted: 0, notExecutedButExecuted: 0 },
     ...{ processesLeft: 0, problems: [] },
   });
-  // Within 2 s of the port answering, each of the times, and every call that began after that succeeded.
+  // Each time, a call succeeded within 2 s after the port answered, and so did every call that began later.
   if (isLongTier) expect(figures).toMatchObject({ resumedTooLate: 0, failedLate: 0 });
   expect(figures.outcomes).not.toHaveProperty('everything.wrong_answer');
   expect(figures.outcomes).not.toHaveProperty('ledger.wrong_answer');

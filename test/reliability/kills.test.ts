@@ -1,5 +1,6 @@
 /**
- * Servers die at random moments under load. What is left, and what every caller was told, is counted from outside.
+ * Servers die at random moments under load. Remaining processes and descriptors, and the outcomes that callers got, are
+ * counted outside of Hostler.
  */
 import { expect, test } from 'vitest';
 import { runInNamespace } from './in-namespace.js';

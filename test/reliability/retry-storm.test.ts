@@ -1,7 +1,7 @@
 /**
- * A server fails every call for a minute, under two hundred calls a second that may all be sent again: the number of
- * retries, and the time until calls succeed afterwards. The real last stage, budget and supervisor, on a fake clock.
- * Without the breaker, which would refuse most of these calls before a retry is even considered.
+ * A server fails every call for a minute, under two hundred calls a second that may all be sent again: the number of retries,
+ * and the time until calls succeed afterwards. Uses the real last stage, budget and supervisor on a fake clock. The breaker is
+ * left out, because it would refuse most of these calls before a retry is considered.
  */
 
 import { describe, expect, test } from 'vitest';
@@ -101,7 +101,7 @@ function setUp(failsAfterMs: number) {
 
 describe('K5 retry storm: 200 calls a second at a server that fails them all for 60 s', () => {
   test.each([0, 5, 1_000])(
-    'failing after %d ms: retries are at most a tenth of the calls, and 99 % succeed once it is well',
+    'if calls fail after %d ms, retries are at most a tenth of the calls, and 99 % succeed after the failure has ended',
     async (failsAfterMs) => {
       const { session, storm } = setUp(failsAfterMs);
       const outage = await storm(outageMs);

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# A legacy MCP server over stdio for the soak: the tool `echo`, answered after DELAY_MS, in as little processor time as possible.
-#   PID_FILE        gets "PID GENERATION" when it starts, so that the driver knows whom to kill and which definition runs
+# A legacy MCP server over stdio for the soak: the tool `echo`, answered after DELAY_MS, with minimal CPU use.
+#   PID_FILE        gets "PID GENERATION" when it starts, so that the driver knows which process to kill and which definition runs
 #   GENERATION      number that each edit of the configuration raises
 #   DELAY_MS        how long a call takes
 #   LIST_EVERY_MS   how often the tool `extra` comes or goes, with notifications/tools/list_changed; 0: never

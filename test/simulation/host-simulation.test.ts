@@ -1,7 +1,7 @@
 /**
- * A whole host on a FakeClock, driven by a seed through crashes, hangs, late replies, failed starts, floods, cancellations
- * and long sleeps; then the faults end, and the test counts what callers were told and what is left.
- * `SEEDS` is the number of seeds; `SEED=n` runs only the seed n, and prints what happened.
+ * A whole host on a FakeClock, driven by a seed through crashes, hangs, late replies, failed starts, floods, cancellations and
+ * long sleeps; then the faults end, and the test checks the outcomes that callers got, and that nothing is left. `SEEDS` is
+ * the number of seeds; `SEED=n` runs only the seed n, and prints what happened.
  */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
@@ -310,7 +310,7 @@ async function simulate(seed: number): Promise<Simulation> {
 
 const hashOf = ({ host }: Simulation): string => createHash('sha256').update(host.trace.join('\n')).digest('hex');
 
-test(`${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: each call ends once and in time, nothing runs twice, every server comes back`, {
+test(`${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: each call ends once and in time, nothing runs twice, every server recovers`, {
   timeout: 3_600_000,
 }, async () => {
   const first = onlySeed ?? 1;

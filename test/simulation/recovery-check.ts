@@ -61,7 +61,7 @@ function isGivenUp(world: SimulatedWorld, recovery: Recovery, row: StatusRow | u
     recovery.toldUntilMs = undefined;
     if (nowMs <= startedAtMs + aftermathMsMax) return false;
     world.wrong.push(
-      `${member.name} still suffers from what was before: ${row?.state}/${row?.circuit}, ${last(calls)}`,
+      `${member.name} has not recovered from an earlier fault: ${row?.state}/${row?.circuit}, ${last(calls)}`,
     );
     return true;
   }

@@ -182,7 +182,7 @@ export class RecoverySimulation {
       if (settledAtMs > deadlineAtMs + slackMs) wrong.push(`${nonce} ended ${settledAtMs - deadlineAtMs} ms late`);
       if (tool === 'write' && runs > 1) wrong.push(`${nonce} ran ${runs} times`);
       if (outcomes[0] === 'answered' && runs === 0) wrong.push(`${nonce} was answered and never ran`);
-      // A read that its caller cancels at once may be told `uncertain`, although nothing was sent.
+      // A read that its caller cancels at once may be reported as `uncertain`, although nothing was sent.
       const isRefused = error?.details.execution === 'not_executed' || error?.code === 'cancelled';
       if (isForbidden && (runs > 0 || !isRefused))
         wrong.push(`${nonce} was made while ${server} was stopped or removed: ${outcomes[0]}, ${runs} runs`);

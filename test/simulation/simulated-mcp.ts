@@ -118,7 +118,7 @@ export class SimulatedMcp {
     return [...this.#queues].flatMap(({ jobs }) => [...jobs]);
   }
 
-  /** Also those of processes that the host ends in this instant. */
+  /** Includes requests of processes that the host ends in this instant. */
   get cutJobs(): readonly Job[] {
     const cut = this.#cut?.atMs === this.parts.clock.nowMs() ? this.#cut.jobs : [];
     return [...cut, ...this.jobs];

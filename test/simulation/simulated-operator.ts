@@ -1,10 +1,11 @@
 /**
- * The operator of a simulated world: stops and starts servers, edits their entries, removes them and adds them again.
- * What must hold: a stop or a removal that has resolved leaves no process and no exchange; a stopped server stays stopped, also with
- * another definition; no call runs that is made meanwhile.
+ * The operator of a simulated world: stops and starts servers, edits their entries, removes them and adds them again. What must
+ * hold: a stop or a removal that has resolved leaves no process and no exchange; a stopped server stays stopped, also with
+ * another definition; a call that is made meanwhile does not run.
  *
- * Requests of an operator may overlap. A removed server keeps its name until it has ended, 5 s at most, and an entry that was added
- * again waits for the name. Until then the host knows no such server: a stop or reload is refused, and the operator is told so.
+ * Requests of an operator may overlap. A removed server keeps its name until it has ended, 5 s at most, and an entry that was
+ * added again waits for the name. Until then the host knows no such server: a stop or reload is refused with an error that
+ * says so.
  */
 import type { Host } from '../../src/host/host.js';
 import { isHostError } from '../../src/kernel/errors.js';
@@ -47,14 +48,14 @@ export class SimulatedOperator {
     else this.#stop(member);
   }
 
-  /** A reload starts a server that was stopped. False: there is none of this name. */
+  /** A reload starts a server that was stopped. False: no server has this name. */
   mayReload({ name }: Member): boolean {
     if (this.#removed.has(name)) return false;
     this.#stopped.delete(name);
     return true;
   }
 
-  /** True if the error says that a server is unknown which is removed, or waits for its name. */
+  /** True if the error says that the server is unknown, and the server is removed or waits for its name. */
   mayBeUnknown(name: string, error: unknown): boolean {
     return (
       isHostError(error) && error.code === 'server_not_found' && (this.#removed.has(name) || this.#adding.has(name))
@@ -62,15 +63,15 @@ export class SimulatedOperator {
   }
 
   /**
-   * The request because of which calls must not run: a stop, or a removal after its own instant. Undefined: they may. A call that waits
-   * for a slot may run if the server is started meanwhile.
+   * Returns the request after which calls must not run: a stop, or a removal in an earlier instant. Undefined: calls may run.
+   * A call that waits for a slot may run if the server is started meanwhile.
    */
   awayBy({ name }: Member): object | undefined {
     const removed = this.#removed.get(name);
     return removed && removed.atMs < this.#world.clock.nowMs() ? removed : this.#stopped.get(name);
   }
 
-  /** Every server is wanted again. */
+  /** Adds removed servers again and starts stopped ones. */
   restoreAll(): void {
     this.#checkStopped();
     for (const member of this.#world.members) {

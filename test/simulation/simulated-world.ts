@@ -66,7 +66,7 @@ export class SimulatedWorld {
   /** Servers that an operator stopped, reloaded or changed: the time of the last such request. */
   readonly #operatedAtMs = new Map<string, number>();
   #isClosing = false;
-  /** Undefined: nobody changes the configuration, and no server is per-client. */
+  /** Undefined: the configuration does not change, and no server is per-client. */
   readonly operator: SimulatedOperator | undefined;
 
   constructor(seed: number, hasOperator = false) {
@@ -88,7 +88,7 @@ export class SimulatedWorld {
       (options) => new WatchedConnector({ ...options, transports }, (ended) => this.#checkNotAtWork(ended)),
     );
     this.operator = hasOperator ? new SimulatedOperator(this.#host, this) : undefined;
-    // Only this event: records of calls would cost more than the calls.
+    // Only this event is subscribed to: records of calls would cost more than the calls.
     this.#host.on('state', (event) => this.#heard(event));
     this.#host.on('breaker', ({ server, from, to }) => {
       this.note(`${server} breaker ${from} → ${to}`);
@@ -221,7 +221,7 @@ export class SimulatedWorld {
       if (upstream.kind === 'http') this.wrong.push(...upstream.wrong);
       const open = upstream.kind === 'http' ? upstream.port.exchanges : upstream.live;
       if (open > 0) this.wrong.push(`${name}: ${open} exchanges or processes are left after closing`);
-      // With isolation per client: the process of its client, and the shared process, which an operator starts.
+      // A per-client server may have two: the process of its client, and the shared process, which an operator starts.
       if (upstream.kind === 'stdio' && upstream.liveMax > (isPerClient ? 2 : 1))
         this.wrong.push(`${name} had ${upstream.liveMax} processes at a time`);
     }

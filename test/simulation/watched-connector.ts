@@ -1,4 +1,4 @@
-/** A real Connector that tells when the host ends one of its connections. */
+/** A real Connector that reports when the host ends one of its connections. */
 import type { ServerSpec } from '../../src/config/server-spec.js';
 import { type ConnectOptions, Connector, type ConnectorOptions } from '../../src/session/connector.js';
 import type { Session } from '../../src/session/session.js';

@@ -17,14 +17,14 @@ const aside = (text: string) => {
   return path.basename(setAside(at('state.db')));
 };
 
-test('each set-aside file lies beside the earlier ones with its log, and nothing is left in the original place', () => {
+test('each set-aside file is beside the earlier ones with its log, and nothing is left at the original path', () => {
   expect([aside('one'), aside('two')]).toEqual(['state.db.unusable', 'state.db.unusable-2']);
   expect(readFileSync(at('state.db.unusable'), 'utf8')).toBe('one');
   expect(readFileSync(at('state.db.unusable-2-wal'), 'utf8')).toBe('log of two');
   expect([existsSync(at('state.db')), existsSync(at('state.db-wal'))]).toEqual([false, false]);
 });
 
-test('no more than five are kept: the oldest goes with its log', () => {
+test('at most five files are kept: the oldest is deleted with its log', () => {
   const all = Array.from({ length: 12 }, (_, i) => aside(`${i + 1}`));
   expect(all.at(-1)).toBe('state.db.unusable-12');
   const kept = [8, 9, 10, 11, 12].flatMap((n) => [`state.db.unusable-${n}`, `state.db.unusable-${n}-wal`]);

@@ -50,7 +50,7 @@ describe('keeping', () => {
     expect([of('files').ledger.unprovenStarts, of('files', 'g').ledger.unprovenStarts]).toEqual([3, 1]);
   });
 
-  test('a server that asks again gets the history that is still to be written', () => {
+  test('a server that is added again gets the history that is not written yet', () => {
     const { of } = setUp();
     const { remember } = of('files');
     for (let i = 1; i <= 20; i++) remember(failed(i));

@@ -239,7 +239,7 @@ describe('files that cannot be used for now', () => {
     });
   });
 
-  test('a folder that others may write to is refused: they could approve what they please', () => {
+  test('a folder that others may write to is refused: they could approve any tool', () => {
     const shared = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
     chmodSync(shared, 0o777);
     try {
@@ -259,7 +259,7 @@ describe('listings', () => {
   };
   const tool = (key: string, raw = '{}') => ({ key, raw: Buffer.from(raw) });
 
-  test(`there are at most ${listingsMax}: those that were written longest ago go first`, () => {
+  test(`there are at most ${listingsMax}: the one written longest ago is deleted first`, () => {
     const { listings } = open();
     const head = JSON.stringify({ origin: 'f', lists: { 'tools/list': { ttlMs: 0, isPublic: false } } });
     const sets = Array.from({ length: listingsMax }, (_, i) => `('s${i}', ${i}, 1, '${head}')`);
@@ -341,7 +341,7 @@ describe('X18 rows that are large', () => {
     state.pins.saveSoon(key, large, fail);
     expect(stored('pin')).toBe(0);
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
-    // It waits with them: to write both would be much for one turn.
+    // The list waits for the pins: writing both in one turn would take long.
     const counts = [`${stored('pin')} ${stored('listing')}`];
     expect(toolsOf(state.listings.load('a', 'f')).map(({ key: name }) => name)).toEqual(['t0']);
     await eventually('both are written', () => {
@@ -350,7 +350,7 @@ describe('X18 rows that are large', () => {
     });
     expect(counts[0]).toBe('0 0');
     expect(counts).not.toContain('0 1');
-    // The list waits, and the pins came after it.
+    // Now a large list is queued before its pins.
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
     state.pins.saveSoon(key, [pin('other', 300_000)], fail);
     const seen: string[] = [];
@@ -378,7 +378,7 @@ describe('X18 rows that are large', () => {
     state.pins.saveSoon(key, records, (error) => failures.push(error));
     const unkept: unknown[] = [];
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), (why) => unkept.push(why));
-    await eventually('it was tried', () => failures.length > 0 && stored('listing') === 0);
+    await eventually('the write has failed', () => failures.length > 0 && stored('listing') === 0);
     expect([failures, unkept]).toEqual([[expect.objectContaining({ message: 'no room' })], ['pins']]);
     elsewhere('DROP TRIGGER no_pins');
     state.pins.saveSoon(key, records, fail);
@@ -399,7 +399,7 @@ describe('X18 rows that are large', () => {
     state.pins.saveSoon(key, [pin('t', 3)], fail);
     expect(kept()).toEqual([0, false]);
     state.listings.save('a', 'f', list, fail);
-    // These are queued, and will make it invalid.
+    // These pins are queued, and make the stored list invalid once they are written.
     state.pins.saveSoon(key, [pin('t', 300_000)], fail);
     expect(kept()).toEqual([1, false]);
     state.listings.save('a', 'f', list, fail);
@@ -551,7 +551,7 @@ describe('histories', () => {
     expect(count()).toBe(0);
   });
 
-  test(`there are at most ${rowsMax}: those that were written longest ago go first`, () => {
+  test(`there are at most ${rowsMax}: the one written longest ago is deleted first`, () => {
     const { histories } = open();
     histories.save(Array.from({ length: rowsMax }, (_, i) => row(`s${i}`)));
     histories.save([row('s0', 2)]);

@@ -61,7 +61,7 @@ test('folders of the session are replaced by folders of the sandbox', () => {
   });
 });
 
-test('certificate authorities of the system are named in the sandbox, others are missing', () => {
+test('variables that name certificate authorities of the system are passed on, others are removed', () => {
   const ambient = { SSL_CERT_FILE: '/etc/ssl/cert.pem', NODE_EXTRA_CA_CERTS: '/opt/ca.pem' };
   const { SSL_CERT_FILE, NODE_EXTRA_CA_CERTS } = sandboxAmbient(ambient);
   expect([SSL_CERT_FILE, NODE_EXTRA_CA_CERTS]).toEqual(['/etc/ssl/cert.pem', undefined]);
