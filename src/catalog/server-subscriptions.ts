@@ -111,7 +111,7 @@ export class ServerSubscriptions {
           );
           resultOf(answer, session.server, method, clean);
         } catch (error) {
-          // If the requests themselves end the sessions, each further one would cause the next renewal.
+          // If the requests themselves end the sessions, each further request would cause the next renewal.
           if (renewals === this.#renewals || repeats === repeatsMax) throw error;
         }
         if (!isWanted) return;

@@ -97,7 +97,7 @@ export class SessionRetry {
   }
 }
 
-/** JSON-RPC errors that blame the request. Any other error may be a passing problem of the server. */
+/** JSON-RPC errors that blame the request. Any other error may be a temporary problem of the server. */
 const requestFaults: ReadonlySet<number> = new Set([RPC.invalidRequest, RPC.methodNotFound, RPC.invalidParams]);
 
 /**

@@ -20,7 +20,7 @@ import type { HostRules, StaleServers } from './host-rules.js';
 import type { ListOperations } from './list-operations.js';
 import type { Servers } from './servers.js';
 
-/** Server names, each in the order of the configuration. */
+/** Server names, in the order of the configuration. */
 export interface Reconfigured {
   readonly added: readonly string[];
   readonly changed: readonly string[];
@@ -114,7 +114,7 @@ export class ConfiguredServers {
     return change.finally(() => changed(name));
   }
 
-  /** Invalid entries become disabled servers. If another entry has the same shown name, the invalid one is only reported. */
+  /** Invalid entries become disabled servers. If a valid entry has the same server name, the invalid entry is only reported. */
   #definitionsOf({ mcpServers, unusable }: ConfiguredEntries): ServerDefinition[] {
     const all = new Map(mcpServers);
     for (const [name, error] of unusable) {

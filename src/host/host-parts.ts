@@ -115,7 +115,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       const run = managed && runs.of(managed);
       if (run) return run.accountChanged();
       if (managed) listings.markOutdated(managed);
-      // In a later microtask, because a request may be about to be sent.
+      // Listed in a later microtask, because a request may be about to be sent.
       queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),
@@ -285,8 +285,8 @@ type Stderr = ReturnType<StdioChannel['describe']>['stderr'];
 
 /**
  * The end of each server's stderr, also after its process has ended: it often shows the cause.
- * Invariants: for each server, it stores the text of the newest process and of the last earlier process that wrote anything.
- * The earlier text is shown until the newest process has written. Text of client instances is not stored.
+ * Invariants: stores, for each server, the text of the newest process and of the last earlier process that wrote anything. The
+ * earlier text is shown until the newest process has written. Text of client instances is not stored.
  */
 export class StderrTails {
   readonly #byServer = new Map<string, { readonly now: Stderr; readonly before: Stderr | undefined }>();
@@ -307,7 +307,7 @@ export class StderrTails {
     return tails && (tails.now.tail(maxBytes) || tails.before?.tail(maxBytes) || '');
   }
 
-  /** The same by lines. */
+  /** Like `of`, by lines. */
   linesOf(server: string, maxBytes?: number): readonly StderrLine[] {
     const { now, before } = this.#byServer.get(server) ?? {};
     const lines = now?.lines(maxBytes) ?? [];

@@ -124,7 +124,7 @@ export class HostRules {
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
     const all = [this.#toolRules, this.#configured, ...guards];
-    // Only while a server is stale, so that other calls do not pay for the check.
+    // The check is added only while a server is stale, so that other calls do not pay for it.
     this.#guards = this.#changing.size + this.#closed.size === 0 ? all : [this.#notStale, ...all];
     this.#revision++;
   }

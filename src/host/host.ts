@@ -184,7 +184,7 @@ export class Host {
     return this.#parts.stderrTails.of(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
-  /** The same by lines, with the times at which they arrived. */
+  /** Like `stderr`, by lines, with the times at which they arrived. */
   stderrLines(server: string, maxBytes?: number): readonly StderrLine[] {
     return this.#parts.stderrTails.linesOf(this.#parts.servers.get(server).definition.name, maxBytes);
   }

@@ -131,7 +131,7 @@ export class Instances {
     };
   }
 
-  /** Starts the instances of clients with subscriptions, unless the server is gone, stopped or disabled. */
+  /** Starts the instances of clients with subscriptions, unless the server was removed, stopped or disabled. */
   resume(server: string): void {
     const base = this.#parts.findServer(server);
     if (!base || base.definition.isolation === 'shared' || this.#isClosed) return;

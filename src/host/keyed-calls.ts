@@ -20,7 +20,7 @@ export interface KeyedCall {
   readonly args: JsonText;
   readonly deadlineMs: number | undefined;
   readonly signal: CancelSignal | undefined;
-  /** A call that may have run before a restart may run again. */
+  /** True: if the call may have run before a restart, it may run again. */
   isRepeatable(): boolean;
   execute(signal: CancelSignal, deadlineMs: number | undefined): Promise<ToolResult>;
 }
@@ -64,7 +64,7 @@ export class KeyedCallLogs {
   }
 }
 
-/** A log that cannot be read does not show whether it has the key. */
+/** Adds to an error that an earlier call may have run: a log that cannot be read does not show whether it has the key. */
 export function throwInDoubt(error: unknown): never {
   if (!isHostError(error)) throw error;
   const { message, hint } = error;

@@ -179,7 +179,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     return this.#predecessor === undefined ? ended : Promise.all([ended, this.#predecessor]).then(() => {});
   }
 
-  /** `enter` and `leave` around `run`, for work outside of calls. */
+  /** Keeps the server running until `run` settles, for work outside of calls. */
   async keepRunningDuring<T>(run: () => Promise<T>): Promise<T> {
     this.enter();
     try {

@@ -126,7 +126,7 @@ export const notAttached = (name: string): HostError =>
     hint: 'to remove a configured server, remove its configuration entry; to end the run of any server, use stop',
   });
 
-/** A reload closes and opens again; one object can be opened only once. */
+/** A reload closes the connection and opens it again, but one object can be opened only once. */
 export const notReloadable = (name: string): HostError =>
   new HostError('invalid_request', `server '${name}' was attached without a factory and cannot be started again`, {
     server: name,

@@ -54,7 +54,7 @@ export interface StatusRow {
   readonly restartCount: number;
   readonly consecutiveFailures: number;
   readonly circuit: Circuit;
-  /** Time until requests are sent again, after the server asked for fewer. */
+  /** Time until requests are sent again, after the server asked for fewer requests. */
   readonly throttledForMs: number | undefined;
   /** True if the server is not probed until a reload (`onExhausted: "eject"`). */
   readonly ejected: boolean;

@@ -49,7 +49,7 @@ export class Tracing {
     this.#onProblem = onProblem;
   }
 
-  /** Call it in the tick of the call: later, another context is active. */
+  /** Call it in the tick in which the call was made: later, another context is active. */
   begin(requestId: string, server: string, tool: string): EndSpan {
     const span = this.#safely(() => this.#start(requestId, server, tool));
     return (outcome, trail) => {

@@ -36,7 +36,7 @@ export function watchRotation(watch: RotationWatch): void {
   const look = (): void =>
     void isRotated(watch).then((isOutdated) => {
       if (!isOutdated) later(lookMs, look);
-      // The look may take seconds. An operator may have stopped the server meanwhile, or a newer run has the new secret.
+      // The check may take seconds. An operator may have stopped the server meanwhile, or a newer run has the new secret.
       else if (session.closedBy === undefined) restartWhenIdle();
     });
   later(lookMs, look);

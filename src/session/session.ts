@@ -250,7 +250,7 @@ export class Session {
    */
   async probe(deadlineAtMs: number, asker: 'supervisor' | 'breaker' = 'supervisor'): Promise<ProbeResult> {
     const { ended } = this.#ending;
-    // The refusal of the probe would count as a sign of life.
+    // Waits for the end instead: a refusal of the probe would count as a sign of life.
     if (ended !== undefined) return ended.then(() => (asker === 'breaker' ? 'unasked' : 'silent'));
     const unread = this.#peer.pending.unread();
     try {

@@ -34,7 +34,7 @@ export type Connect<C extends Connection> = (
   onLost: (error: HostError) => void,
 ) => Promise<C>;
 
-/** Checks that a connection is alive. A rejection means it is not. */
+/** Checks that a connection is alive. A rejection means that it is not alive. */
 export type Verify<C extends Connection> = (connection: C, deadlineAtMs: number) => Promise<boolean>;
 
 export interface SupervisorOptions<C extends Connection> {

@@ -25,13 +25,16 @@ export const defaultPlan = {
   delayMsMax: 5_000,
   probeMs: 60_000,
   probeMsMax: 300_000,
-  /** Upper bound of the interval while the server cannot be reached or answers 429. Infinity: each probe starts a process. */
+  /**
+   * Upper bound of the interval while the server cannot be reached or answers 429. Infinity for a server whose probes start a
+   * process.
+   */
   lossProbeMsMax: Number.POSITIVE_INFINITY,
   /** Share of the delay by which a probe may be earlier or later. */
   probeJitter: 0.2,
   /** Time during which calls cannot wake a parked server. */
   wakeAfterMs: 5_000,
-  /** `eject` never probes; only a reload brings the server back. */
+  /** `eject` never probes; only a reload or start by an operator starts the server again. */
   onExhausted: 'park' as 'park' | 'eject',
 };
 export type RestartPlan = Readonly<typeof defaultPlan>;
@@ -171,7 +174,7 @@ export function park(before: Ledger, reason: Reason, { nowMs, plan, random }: Fa
   return [ledger, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nowMs + plan.wakeAfterMs }];
 }
 
-/** Between two probes one call may try a parked server; more would let callers hammer it. */
+/** Between two probes one call may try a parked server; more calls would overload it. */
 export function probeFailed(before: Ledger, probe: Probe, reason: Reason, context: FailureContext): FailureResult {
   if (probe.by === 'call' && probe.nextProbeAtMs > context.nowMs) {
     const nextProbeAtMs = Math.min(probe.nextProbeAtMs, context.nowMs + lossProbeMs(reason, context.plan));

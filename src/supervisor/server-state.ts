@@ -65,7 +65,7 @@ interface Trial {
 
 export type FailureKind =
   | 'transient'
-  /** Command missing, not MCP, bad definition: an immediate retry cannot help. */
+  /** The command is missing, the server does not speak MCP, or the definition is wrong: an immediate retry cannot help. */
   | 'permanent'
   | 'auth';
 

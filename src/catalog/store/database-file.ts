@@ -11,7 +11,7 @@ import path from 'node:path';
 
 const asideMax = 5;
 
-/** The header of a SQLite file: its magic text, and the offset of `user_version`. */
+/** The header of an SQLite file: its magic text, and the offset of `user_version`. */
 const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
 const versionAt = 60;

@@ -1,6 +1,7 @@
 /**
- * Opens SQLite files that outlive the process: each change is durable, and one process opens a file once.
- * Not here: what is done with a file that cannot be opened.
+ * Opens SQLite files that outlive the process: each change is durable (unless a write uses `withoutSync`), and one process
+ * opens a file once.
+ * Not here: the treatment of a file that cannot be opened.
  */
 import { statSync } from 'node:fs';
 import type Database from 'libsql';

@@ -156,7 +156,8 @@ export class RowSets<Value, Content> {
 
   /**
    * Each step writes one batch; only a new and large set takes more than one. `isDurable`: the set must survive a power
-   * failure. Lists are not durable: waiting for the disk after each of fifty first lists took longer than reading them.
+   * failure. Data that comes from lists is not durable: waiting for the disk after each of fifty first lists took longer than
+   * reading them.
    */
   *write(owner: string, head: string, value: Value, isDurable = true): Generator<undefined, void> {
     const { rowsOf, textOf, bytesOf, isSame } = this.#table;

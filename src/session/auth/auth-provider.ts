@@ -49,7 +49,7 @@ export interface AuthDescription {
 }
 
 export interface AuthAdvice {
-  /** Finer cause, such as `scope_denied`. */
+  /** More exact cause, such as `scope_denied`. */
   readonly reason?: string | undefined;
   readonly hint: string;
 }

@@ -220,9 +220,9 @@ export class AuthRecovery implements TokenSource {
       cancelLimit();
       abort.abort();
       const { pauseMs = pauseMsDefault } = this.#options;
-      // The pause also applies to the new token: if it is refused too, a third one would hardly help. A provider that cannot
-      // reach its authorization server has a pause of its own.
-      // The first token of a server is not a renewal: a refusal of it is worth an attempt.
+      // The pause also applies to the new token: if it is refused too, a third token would hardly help. A provider that cannot
+      // reach its authorization server has a pause of its own. The first token of a server is not a renewal: a refusal of it is
+      // worth an attempt.
       const isFirst = isRenewed && failed === undefined;
       if (!isFirst && (isRenewed || !unavailable)) this.#pausedUntilMs.set(own, this.#clock.nowMs() + pauseMs);
       if (isRenewed || !unavailable) this.#report(isRenewed ? 'recovered' : 'failed');

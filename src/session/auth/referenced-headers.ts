@@ -88,7 +88,7 @@ export class ReferencedHeaders implements AuthProvider {
     });
     const [header, ...others] = values.filter((each) => each !== undefined);
     if (!header || others.length + 1 < values.length) return;
-    // The same object as long as nothing has changed, so that headers are not built again.
+    // Stays the same object as long as nothing has changed, so that headers are not built again.
     const token = { header, others };
     if (JSON.stringify(token) !== JSON.stringify(this.#token)) this.#token = token;
   }
@@ -107,7 +107,7 @@ export function withReferences(provider: AuthProvider, references: AuthProvider)
   let joined: AuthToken | undefined;
   const join = (own: AuthToken | undefined): AuthToken | undefined => {
     const added = references.current();
-    // The same object as long as nothing has changed, so that headers are not built again.
+    // Stays the same object as long as nothing has changed, so that headers are not built again.
     if (own === parts[0] && added === parts[1]) return joined;
     parts = [own, added];
     joined = own && added ? { ...own, others: [...(own.others ?? []), ...headersBeside(own, added)] } : (own ?? added);

@@ -303,7 +303,7 @@ export class AttachedChannel implements Channel {
     });
   }
 
-  /** Also closes the far end of the pair, for a server that does not. */
+  /** Also closes the far end of the pair, because a server may not close it. */
   async #closeBoth(): Promise<void> {
     try {
       await this.#object.close();

@@ -68,7 +68,7 @@ test('W5 calls that waited in a held queue get the connections of answered calls
   expect(sent).toEqual([first, second, third]);
 });
 
-test('W2 of lanes that share connections, the first gets the freed connection', () => {
+test('W2 if several queues share connections, the first one gets the freed connection', () => {
   const { slots, queue, sent } = setup(1);
   const others: PostCall[] = [];
   const other = new CallQueue<PostCall>(slots, (next) => others.push(next));

@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 
 export const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::', '']);
 
-/** As it is written in a URL. */
+/** The host as URLs write it: an IPv6 address has brackets. */
 export const bracketed = (host: string): string =>
   isIP(host) === 6 ? new URL(`http://[${host.replace(/%.*$/, '')}]`).hostname : host.toLowerCase();
 

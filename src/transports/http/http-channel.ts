@@ -86,7 +86,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.streamPool = openPool(spec, deps, connections + 2);
     this.calls = new CallQueue(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
     const control = new ConnectionSlots(controlConnections);
-    // This lane subscribes first: a waiting request gets a freed control connection before a waiting notification.
+    // Subscribes first, so that a waiting request gets a freed control connection before a waiting notification.
     this.#controlCalls = new CallQueue(control, (call) => this.dispatch(call, this.#controlPool));
     this.#controlOneWay = new OneWayQueue(this, this.#controlPool, control, controlNotificationMsMax);
     const oneWay = new ConnectionSlots(oneWayConnections);
@@ -174,7 +174,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     if (!this.closedBy) this.listener?.failed(call.frame, error);
   }
 
-  /** undici has dropped this call, so the next one may be sent. */
+  /** undici is done with this call, so the next one may be sent. */
   released(call: Call): void {
     this.releaseBytes(call);
     call.exchange = undefined;

@@ -1,12 +1,11 @@
 /**
- * One POST, GET or DELETE through the dispatch of undici, with a handler object instead of promises and streams.
- * HTTP/1.1 with one request per connection at a time, so a lost connection fails one request.
+ * One POST, GET or DELETE through the dispatch of undici, with a handler object instead of promises and streams. Uses HTTP/1.1
+ * with one request per connection at a time, so a lost connection fails only one request.
  * Not here: the meaning of status and body (post-call.ts, get-stream.ts), deadlines (wire/peer.ts, which withdraws late
  * requests).
  * Invariants:
  * - A network failure is `not_executed` only before `onRequestStart`, which undici calls right before the first byte.
- * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when
- *   undici has dropped the request.
+ * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when undici is done with the request.
  * - Headers and body are sent to the first origin only.
  */
 import type { Dispatcher } from 'undici';
@@ -69,7 +68,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #sink: ExchangeSink;
   #url: URL;
   #controller: Dispatcher.DispatchController | undefined;
-  /** Bytes of any hop may have been sent. */
+  /** True: bytes of the request may have been sent, before or after a redirect. */
   #written = false;
   #starting = false;
   #silent = false;

@@ -103,7 +103,7 @@ export function trySignal(kill: Kill, target: number, signal: NodeJS.Signals): b
   }
 }
 
-/** kill(2) treats 0 as the own group and -1 as all processes; pid 1 is init. */
+/** kill(2) treats 0 as the group of the caller and -1 as all processes; pid 1 is init. */
 export const signallable = (pid: number): boolean => Number.isSafeInteger(pid) && pid > 1;
 
 /**

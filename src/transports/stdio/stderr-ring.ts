@@ -90,7 +90,7 @@ export class StderrRing {
     this.#arrivals = isFull ? stored.filter((_, at) => at % 2 === 0 || at === stored.length - 1) : stored;
   }
 
-  /** When the first byte of each line arrived. */
+  /** Times at which the first byte of each line arrived. */
   #timesOf(bytes: Buffer, from: number): number[] {
     const times: number[] = [];
     let arrival = 0;

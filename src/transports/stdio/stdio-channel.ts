@@ -289,7 +289,7 @@ export class StdioChannel implements Channel {
     if (this.#closedWith) return;
     this.#cancelWait();
     this.#failHalfSent();
-    // Another process may have the pipes open. That must not use descriptors of this process.
+    // Another process may keep the pipes open, but they must not use descriptors of this process.
     this.#child.stdout.destroy();
     this.#child.onExit(() => {
       this.#stderrStream.destroy();

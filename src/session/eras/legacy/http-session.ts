@@ -104,8 +104,8 @@ export class LegacyHttpSession implements HttpSession {
 
   /**
    * The session may be lost again during the wait, so everything is checked again in the tick of sending. The waits end with
-   * the deadline of the request. It gets a new id, but its params contain the old progress token: the peer finds the request
-   * by both.
+   * the deadline of the request. The request gets a new id, but its params contain the old progress token: the peer finds the
+   * request by both.
    */
   async #sendAfter(
     ready: () => Promise<void>,

@@ -14,7 +14,7 @@ export const legacyEra: ServerEra = {
   name: 'legacy',
   versions: LEGACY_VERSIONS,
   hasServerRequests: true,
-  // A server may cancel only its own requests, whose ids can equal those of Hostler.
+  // Cancellations by a server concern only its own requests, whose ids can equal ids of Hostler's requests.
   hasServerCancel: false,
   closeCancels: false,
   hasHttpSession: true,

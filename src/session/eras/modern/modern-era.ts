@@ -49,7 +49,10 @@ export const modernEra: ServerEra = {
   newMirror: () => new MirroredHeaders(),
 };
 
-/** A modern server answers an unknown method with 404 and this code. A server of another era knows `tools/call`. */
+/**
+ * A modern server answers an unknown method with 404 and this code. But it knows `tools/call`: for that method, the code may
+ * come from a server of another era.
+ */
 const isOwnError = (code: number, method: string): boolean =>
   code === RPC.methodNotFound
     ? method !== 'tools/call'

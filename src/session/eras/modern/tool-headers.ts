@@ -37,7 +37,7 @@ const allowedTypes = new Set(['string', 'integer', 'boolean']);
 
 /** Limit for schemas that may have an annotation. */
 const schemaBytesMax = 1024 * 1024;
-/** HTTP servers limit headers (Hostler to 16 KiB), so a tool with more could never be called. */
+/** HTTP servers limit headers (Hostler to 16 KiB), so a tool with more annotations could never be called. */
 const mirroredMax = 32;
 const headerCharsMax = 4_096;
 /** Limit for the total length of the names on the path to an argument, which stay in memory. */
