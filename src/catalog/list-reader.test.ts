@@ -115,7 +115,7 @@ test('W29 a list that fails and is announced all the time is read once a second'
   expect(reads()).toBeLessThanOrEqual(32);
 });
 
-/** Notes the time at which `promise` resolves. */
+/** Records the time at which `promise` resolves. */
 function resolvedAt(clock: FakeClock, promise: Promise<void> | undefined): { ms?: number } {
   const at: { ms?: number } = {};
   void promise?.then(() => {
@@ -124,7 +124,7 @@ function resolvedAt(clock: FakeClock, promise: Promise<void> | undefined): { ms?
   return at;
 }
 
-/** Notes until when calls are held. */
+/** Records the time until which calls are held. */
 function heldUntil(clock: FakeClock, awaited: () => Promise<void> | undefined): { ms?: number } {
   const at: { ms?: number } = {};
   const wait = async () => {

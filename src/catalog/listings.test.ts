@@ -300,7 +300,7 @@ test.each([
   expect(put(same, ann)).toEqual([true, ['tools/list', 'prompts/list']]);
   const bob = make(given('bob'));
   expect(put(bob, same)).toEqual([false, shown]);
-  // Another setting says nothing about lists that were not requested yet.
+  // A change of another setting leaves the lists outdated until they are read again.
   const still = make({ ...given('bob'), lazy: true });
   expect(put(still, bob)).toEqual([false, shown]);
   known.learnFacts(still, facts, offered);
