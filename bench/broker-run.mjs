@@ -5,7 +5,8 @@
  *   receipts  receipts of the embedded log, one client for each key
  *   ws-echo   a raw WebSocket and its echo              nats      a raw request of NATS and its reply
  *   claim     a bare create and update of a row in NATS KV
- *   receipts-host, ws-server, nats-responder: the other side; they print a line when they serve, and end with stdin
+ *   receipts-host, ws-server, nats-responder: the servers for these clients; each prints a line when it is ready, and exits when its
+ *   stdin ends
  */
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';

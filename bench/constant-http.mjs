@@ -1,6 +1,6 @@
 /**
  * An HTTP server that answers every POST with the bytes of one file: the upper limit for lists that are answered from prepared
- * bytes. Prints `listening <url>`; ends with stdin.
+ * bytes. Prints `listening <url>`; exits when stdin ends.
  */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';

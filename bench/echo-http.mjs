@@ -1,7 +1,7 @@
 /**
  * The fastest echo server over HTTP that plain Node allows, so that a benchmark measures its client.
- * Both eras, without sessions; every answer is plain JSON. First prints `listening <url>`. With END_WITH_STDIN=1 it ends with its
- * stdin. With `?tools=N` in its URL it lists N tools.
+ * Both eras, without sessions; every answer is plain JSON. First prints `listening <url>`. With END_WITH_STDIN=1 it exits when its
+ * stdin ends. With `?tools=N` in its URL it lists N tools.
  */
 import { createServer } from 'node:http';
 import process from 'node:process';

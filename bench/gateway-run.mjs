@@ -29,7 +29,7 @@ async function firstLine(child) {
   return text.slice(0, text.indexOf('\n'));
 }
 
-/** Starts a process that prints `listening <url>` and ends with its stdin. */
+/** Starts a process that prints `listening <url>` and exits when its stdin ends. */
 export async function listening(command, args, env = {}) {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, ...env } });
   const exited = once(child, 'exit');
@@ -70,7 +70,7 @@ export const fullPolicy = {
 };
 
 /**
- * Starts `hostler up` with these servers. The data directory `name` remains after its end. `settings`: further members of the
+ * Starts `hostler up` with these servers. The data directory `name` is kept when Hostler ends. `settings`: further members of the
  * configuration.
  */
 export async function hostler(
@@ -240,7 +240,7 @@ export async function killed(folder, spec) {
   const callers = Array.from({ length: 16 }, caller);
   const recoveryMs = [];
   for (let i = 0; i < killsOfServer; i++) {
-    // Long enough for a proven run: a server that dies earlier is restarted more slowly, by design.
+    // Long enough for a proven run: Hostler restarts a server that dies earlier more slowly, by design.
     await sleep(5_500);
     const [{ pid }] = await gateway.status();
     const killedMs = performance.now();

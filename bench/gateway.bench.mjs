@@ -1,6 +1,6 @@
 /**
- * Compares the gateway, in one run, with the best that Node can do: a plain relay of the same calls, a server that writes a
- * constant, and a Node process that only starts and answers. Hostler runs with key, role, budget, cache, metrics and supervision.
+ * Compares the gateway, in one run, with the best that Node can do: a plain relay of the same calls, a server that answers with
+ * constant bytes, and a Node process that only starts and answers. Hostler runs with key, role, budget, cache, metrics and supervision.
  * Not here: the load (http-load.mjs), the limits (plain-relay.mjs, constant-http.mjs), the processes (gateway-run.mjs).
  */
 import { execFileSync } from 'node:child_process';

@@ -1,7 +1,7 @@
 /**
  * The baseline for the gateway: takes HTTP requests, parses the JSON, replaces the id and sends them to one upstream. No keys,
  * limits, policy or supervision.
- * Arguments: `stdio <command> [args]` or `http <url>`. Prints `listening <url>`; ends with stdin.
+ * Arguments: `stdio <command> [args]` or `http <url>`. Prints `listening <url>`; exits when stdin ends.
  */
 import { createServer } from 'node:http';
 import process from 'node:process';

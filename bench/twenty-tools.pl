@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# A server that starts in milliseconds and lists twenty tools of about 250 bytes: for what many idle servers cost.
+# A server that starts in milliseconds and lists twenty tools of about 250 bytes. Benchmarks start many of them.
 use strict;
 use warnings;
 $| = 1;

@@ -42,10 +42,10 @@ export const bin = (name) => path.join(root, 'node_modules', '.bin', name);
 /** Runs `npm ci` if the installed packages differ from package-lock.json. */
 export const ensureDependencies = () => ensureInstalled(root, 'dependencies installed', []);
 
-/** Folder of the official conformance suite, its Node and third-party clients, separate from the dependencies of Hostler. */
+/** Folder of the official conformance suite and what it needs, separate from the dependencies of Hostler. */
 export const conformanceTools = path.join(root, 'test', 'conformance', 'tools');
 
-/** Installs them without running their scripts. */
+/** Installs the conformance tools without running their scripts. */
 export const ensureConformanceTools = () =>
   ensureInstalled(conformanceTools, 'conformance tools installed', ['--ignore-scripts']);
 
@@ -59,7 +59,7 @@ export const ensureMutationTools = () =>
 /** Folder of third-party bundlers, which only the lane `packed` needs. */
 export const bundlerTools = path.join(root, 'test', 'packed', 'tools');
 
-/** Their scripts are not run: esbuild finds its program in the package for the platform. */
+/** Install scripts are not run: esbuild finds its program in the package for the platform. */
 export const ensureBundlerTools = () => ensureInstalled(bundlerTools, 'bundlers installed', ['--ignore-scripts']);
 
 /** Folder of knip, which only `npm run check` needs. */

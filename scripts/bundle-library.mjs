@@ -63,7 +63,7 @@ const common = {
   resolve: { mainFields: ['module', 'main'] },
 };
 
-/** The code of the thread of the call log, as one script that is started from text. */
+/** The code of the thread of the call log as one script. The thread is started from this text, not from a file. */
 async function logThread() {
   const bundle = await rolldown({
     ...common,
@@ -78,8 +78,8 @@ async function logThread() {
 }
 
 /**
- * A script that is started from text resolves packages in the working folder. libsql is resolved from Hostler, or else from the
- * program that embeds it.
+ * The module that starts the thread. Node would resolve packages of a script without a file in the working folder. So libsql is
+ * resolved from Hostler, or else from the program that embeds Hostler.
  */
 const logThreadStart = (code) => `
 import { createRequire } from 'node:module';

@@ -1,8 +1,10 @@
 /**
- * dist/cli/up/run-up.js and all that it imports → dist/cli/up.bundle.cjs: one file, because loading hundreds of modules takes
- * longer than the rest of a start. dist/cli/main.js and up.js → dist/cli/main.cjs, the command itself, as CommonJS: Node's ES
- * module loader takes longer than the code of the command. dist/cli/relay/run-relay.js → dist/cli/relay.bundle.cjs. The other
- * commands stay separate files.
+ * Makes three files of dist/cli/:
+ * - up.bundle.cjs from up/run-up.js with all its imports, because loading hundreds of modules takes longer than the rest of a start.
+ * - main.cjs, the command itself, from main.js and up.js. It is CommonJS, because Node's ES module loader takes longer than the code
+ *   of the command.
+ * - relay.bundle.cjs from relay/run-relay.js with all its imports.
+ * The other commands stay separate files.
  * Not here: compiling (bootstrap.mjs), loading the bundle (src/cli/up.ts).
  *
  * Invariants: native packages, and those loaded on demand, stay outside; the bundle holds the licences of the packages in it.
@@ -68,7 +70,7 @@ async function bundled(name, format, options) {
 /**
  * libsql uses two packages and the file system to find its native part for this machine. On glibc Linux the bundle requires that
  * part directly; elsewhere libsql searches for it as usual, from its installed location. With this and libsql in the bundle, the
- * first list is 11 ms (6 %) earlier on Node 20: 2.8 times the start of Node itself instead of 3.0.
+ * first list comes 11 ms (6 %) earlier on Node 20: after 2.8 times the start of Node itself instead of 3.0.
  */
 const nativePart = {
   name: 'the native part of libsql',
@@ -80,7 +82,7 @@ const nativePart = {
       const call = '} = requireNative();';
       const part = /require\((`@libsql\/\$\{target\}`)\)/;
       if (requires === undefined || !code.includes(call) || !part.test(code))
-        throw new Error('libsql loads its native part in another way');
+        throw new Error('libsql loads its native part in another way than this script expects: adapt nativePart');
       return code
         .replace(requires, '')
         .replace(
@@ -122,7 +124,7 @@ const up = await bundled('up/run-up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
   plugins: [ownLibsql, nativePart],
 });
-/** A separate small file, because every client has a relay. */
+/** Small and separate, because every client loads it: each client has its own relay. */
 const relay = await bundled('relay/run-relay.js', 'cjs', { external: isOutside });
 const main = await bundled('main.js', 'cjs', {
   external: isOutside,

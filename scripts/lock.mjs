@@ -2,8 +2,8 @@
  * One lock per name for all processes on this machine, held while a function runs.
  * A lock is a file that names its owner. It is created with its content (by a link), so it is never incomplete.
  *
- * Invariants: a lock is taken only from an owner that has ended, by one process at a time, which first checks the owner again.
- * Without this second check a slow waiter could remove the lock of the next owner.
+ * Invariant: only one process at a time removes a stale lock, and only after it has checked again that the owner has ended. Without
+ * the second check, a slow waiter could remove the lock of the next owner.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import * as fs from 'node:fs';
@@ -42,7 +42,8 @@ async function acquire(file, waitMs) {
       breakStale(file);
       continue;
     }
-    if (Date.now() > giveUpMs) throw new Error(`process ${owner.pid} has held ${file} for too long`);
+    if (Date.now() > giveUpMs)
+      throw new Error(`process ${owner.pid} still holds ${file}: wait until it has ended, then try again`);
     if (!isReported)
       process.stderr.write(`bootstrap: waiting for process ${owner.pid}, which is doing the same work\n`);
     isReported = true;

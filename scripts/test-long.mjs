@@ -8,7 +8,7 @@ const lane = choose({ what: 'lane', usage: 'npm run test:long -- <lane>', folder
 if (lane !== undefined) {
   await ensureDependencies();
   await ensureSystemPackages();
-  // They hold the authorization server oidc-provider, which lanes of logins start.
+  // The conformance tools contain oidc-provider, the authorization server that lanes of logins start.
   await ensureConformanceTools();
   await ensureBuild();
   const args = ['run', '--config', 'vitest.long.config.ts', lane.file, ...lane.rest];

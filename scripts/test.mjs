@@ -29,7 +29,7 @@ export function countsOf(report) {
   };
 }
 
-/** The last line. */
+/** The last line of the output. */
 export function verdict({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
 }
