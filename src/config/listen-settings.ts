@@ -43,7 +43,7 @@ export const listenEntry = z.strictObject({
     )
     .check(
       z.describe(
-        'How long a stop waits for requests under way; until then the port stays open and /readyz says stopping.',
+        'How long a stop waits for running requests. Meanwhile the port stays open, and /readyz answers 503 with the reason stopping.',
       ),
     ),
 });

@@ -94,7 +94,7 @@ export const treatment = z.object({
     z
       .string('must be a text')
       .check(z.maxLength(labelCharsMax, `must be at most ${labelCharsMax} characters`))
-      .check(z.describe('Another name of the server, for people.')),
+      .check(z.describe('A display name of the server.')),
   ),
   enabled: z._default(z.boolean(), true),
   lazy: z.optional(z.boolean()),
@@ -105,7 +105,7 @@ export const treatment = z.object({
         ._default(count(0, 1_000), 5)
         .check(
           z.describe(
-            'Restarts within the window, and in a row without a proven run in between; one more failure parks the server.',
+            'How many restarts are allowed within the window, and how many in a row without a proven run. The next failure parks the server.',
           ),
         ),
       window: z._default(duration, '5m'),

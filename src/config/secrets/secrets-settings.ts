@@ -27,8 +27,12 @@ const execEntry = z.strictObject({
     .check(z.describe('The program and its arguments. No shell is involved.')),
   env: z
     ._default(z.array(text(256)).check(z.maxLength(100, 'has too many entries')), [])
-    .check(z.describe('Names of variables of Hostler that the program gets besides PATH, HOME and the like.')),
-  ttl: z._default(ttl, '1h').check(z.describe('How long its output is kept.')),
+    .check(
+      z.describe(
+        'Names of variables that the program gets from the environment of Hostler, besides PATH, HOME and the like.',
+      ),
+    ),
+  ttl: z._default(ttl, '1h').check(z.describe('How long the output is cached.')),
 });
 
 export const secretsEntry = z.strictObject({
@@ -41,7 +45,11 @@ export const secretsEntry = z.strictObject({
   ),
   strict: z
     ._default(z.boolean('must be true or false'), false)
-    .check(z.describe('Disables a server with a secret in its arguments, which every local user can read.')),
+    .check(
+      z.describe(
+        'Whether a server with a secret in its arguments is disabled: every local user can read the arguments of a process.',
+      ),
+    ),
 });
 
 export type SecretsSettings = Readonly<z.infer<typeof secretsEntry>>;
