@@ -101,7 +101,8 @@ interface WorkerOptions {
 
 export function workerOptions(args: ParsedArgs, env: NodeJS.ProcessEnv): WorkerOptions {
   const broker = args.text('broker');
-  if (broker === undefined) throw usage('--broker', 'is missing', 'give the address that the broker prints');
+  if (broker === undefined)
+    throw usage('--broker', 'is missing', 'write the address that hostler up prints for workers');
   return {
     broker,
     key: keyOf(args.text('key-file') ?? (env.HOSTLER_KEY_FILE || undefined), env.HOSTLER_KEY?.trim()),

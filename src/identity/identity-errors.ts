@@ -5,7 +5,7 @@ import { HostError, notExecuted } from '../kernel/errors.js';
 export const noTokenNow = (retryAfterMs: number, word: string): HostError =>
   notExecuted(
     'reconnecting',
-    `its authorization server gives no token now (${word})`,
+    `its authorization server issues no token at the moment (${word})`,
     'try again after the given time; no login is needed',
     { reason: 'auth_server', retryAfterMs: Math.ceil(retryAfterMs) },
   );

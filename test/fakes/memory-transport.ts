@@ -211,7 +211,7 @@ export class MemoryConnection implements WorkerConnection {
   #request(id: string, message: WorkerMessage): Promise<HostMessage> {
     if (this.#isOver) return Promise.reject(closedError().with({ execution: 'not_executed' }));
     if (this.#transport.isStopping)
-      return Promise.reject(new HostError('transport', 'the host stops', { execution: 'not_executed' }));
+      return Promise.reject(new HostError('transport', 'the host is stopping', { execution: 'not_executed' }));
     return new Promise((resolve, reject) => {
       this.#pending.set(id, { resolve, reject });
       this.#send(message);

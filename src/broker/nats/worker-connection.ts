@@ -93,7 +93,7 @@ class NatsWorkerConnection extends MessageConnection {
     const { signal } = this.opening;
     const untilMs = this.clock.nowMs() + admittedMs;
     for (;;) {
-      if (signal.aborted) throw notExecuted('cancelled', 'the connection is not needed any more');
+      if (signal.aborted) throw notExecuted('cancelled', 'the connection to the broker is no longer needed');
       try {
         await this.#hello(this.seen.token || undefined);
         return this.#helloLater();

@@ -34,7 +34,7 @@ export function statusError(url: URL, httpStatus: number): HostError {
   switch (httpStatus) {
     case 401:
     case 407:
-      return fail('is behind a proxy that wants credentials', passKeys);
+      return fail('is behind a proxy that requires credentials', passKeys);
     case 403:
       return fail(`does not accept the name '${hostname}'`, allowName);
     case 404:
@@ -76,4 +76,4 @@ export const timeoutError = (url: URL): HostError =>
   failed(url, 'did not answer in time', 'see that it runs, and that no firewall is in between', { reason: 'timeout' });
 
 export const cancelledConnect = (): HostError =>
-  notExecuted('cancelled', 'the connection to the broker is not wanted any more');
+  notExecuted('cancelled', 'the connection to the broker is no longer needed');

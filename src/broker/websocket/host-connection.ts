@@ -202,4 +202,4 @@ function sendKind({ op }: HostMessage): SendKind {
   return op === 'reply' || op === 'manifest' ? 'reply' : 'must';
 }
 
-const stopping = (): HostError => notExecuted('transport', 'the host stops', undefined, { reason: 'stopping' });
+const stopping = (): HostError => notExecuted('transport', 'the host is stopping', undefined, { reason: 'stopping' });

@@ -300,7 +300,7 @@ async function pause(
   await sleep(clock, limitMs, over);
   signal?.removeEventListener('abort', wake);
   for (const end of ends) end();
-  if (signal?.aborted) throw notExecuted('cancelled', 'the caller does not wait any more');
+  if (signal?.aborted) throw notExecuted('cancelled', 'the caller cancelled the call');
 }
 
 /** All tools that match; at most one if the server is named. */

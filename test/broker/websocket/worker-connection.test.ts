@@ -38,7 +38,7 @@ const status = (line: string) => `HTTP/1.1 ${line}\r\nConnection: close\r\nConte
 
 describe('each has an error of its own:', () => {
   test.each([
-    ['401 Unauthorized', 'http_401', 'is behind a proxy that wants credentials', 'let the proxy pass'],
+    ['401 Unauthorized', 'http_401', 'is behind a proxy that requires credentials', 'let the proxy pass'],
     ['403 Forbidden', 'http_403', "does not accept the name '127.0.0.1'", 'broker.listen.allowedHosts'],
     ['404 Not Found', 'http_404', 'has nothing at the path /broker', '/broker'],
     ['502 Bad Gateway', 'http_502', 'answered with HTTP 502', 'hostler up prints'],
