@@ -64,8 +64,9 @@ test('docs/reports/login-oracle.md has the table', () => {
   const table = [`| ${head.join(' | ')} |`, `|${' --- |'.repeat(head.length)}`, ...rows].join('\n');
   const text = `# Logins: Hostler and the official client
 
-Written by \`UPDATE=1 npx vitest run test/identity/oracle.test.ts\`. The official SDK's client (2.4.0) and Hostler's login meet the same hostile
-server in ${loginCases.length} cases. The columns have what the server saw of Hostler; the last column says where the SDK's client chose otherwise, and why.
+Written by \`UPDATE=1 npx vitest run test/identity/oracle.test.ts\`. The official SDK's client (2.4.0) and Hostler's login meet the same
+hostile server in ${loginCases.length} cases. The columns show what the server saw of Hostler; the last column says where the SDK's client chose otherwise,
+and why.
 
 ${table}
 
