@@ -1,4 +1,4 @@
-/** The processes of the gateway benchmark: starts, calls, measures and ends them. */
+/** Starts, calls, measures and ends the processes of the gateway benchmark. */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

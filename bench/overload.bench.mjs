@@ -29,8 +29,8 @@ function count(answer) {
 }
 
 /**
- * Each function starts a host or gateway, then keeps `n` calls in flight. It calls `answered` for each answer, or with a number of
- * answers.
+ * Each function starts a host or gateway, then keeps `n` calls in flight. It passes the number of new
+ * answers to `answered`.
  */
 const ways = {
   async stdio(answered) {

@@ -131,8 +131,8 @@ async function installLocked(folder, options) {
     await install('ci');
   } catch (error) {
     if (!manifestMatchesLockfile(folder)) throw error;
-    // A lockfile that was written with a mirror without packages for other platforms lacks these optional packages, and `npm ci`
-    // refuses it. `npm install` accepts it, so its result is checked instead.
+    // A lockfile that was written with a package mirror may lack optional packages for other platforms, and `npm ci` refuses such a
+    // lockfile. `npm install` accepts it, so the installed packages are compared with it afterwards.
     fs.rmSync(path.join(folder, 'node_modules'), { recursive: true, force: true });
     await install('install', '--no-save');
     if (!installedMatchesLockfile(folder))

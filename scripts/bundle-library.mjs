@@ -1,5 +1,5 @@
 /**
- * Bundles dist/index.js and the other entry points of the package in place, with everything they import in a few chunks in dist/lib/.
+ * Bundles dist/index.js and the other entry points of the package in place. What they import goes into a few chunks in dist/lib/.
  * Loading hundreds of modules would take longer than running them, and bundlers of users need not resolve our dependencies.
  * Not here: compiling (bootstrap.mjs), the bundles of the command line (bundle.mjs).
  *
@@ -22,7 +22,7 @@ const builtins = [/^node:(?!sqlite$)/, ...builtinModules];
 const isBuiltin = (id) => id.startsWith('node:') || builtinModules.includes(id);
 const undici = (file) => JSON.stringify(path.join(root, 'node_modules/undici/lib', file));
 
-/** Replacements of modules: ours by path below dist/, packages by name. */
+/** Texts that replace modules. The key of our own module is its path below dist/, that of a package is its name. */
 const replacements = new Map([
   ['transports/http/require-undici.js', 'export const requireUndici = () => undefined;'],
   ['catalog/store/require-libsql.js', 'export const requireLibsql = () => undefined;'],
@@ -32,7 +32,7 @@ const replacements = new Map([
     `export { default as Pool } from ${undici('dispatcher/pool.js')};\n` +
       `export { default as buildConnector } from ${undici('core/connect.js')};`,
   ],
-  // undici requires this module on demand. As an import it would fail at the start on Node 20, which lacks the module.
+  // undici requires this module on demand. In the bundle it would be imported at the start, and Node 20 lacks it.
   ['node:sqlite', "throw new Error('node:sqlite is not used');"],
   // Optional native parts of ws.
   ...['bufferutil', 'utf-8-validate'].map((name) => [name, `throw new Error('${name} is not installed');`]),

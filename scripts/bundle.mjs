@@ -111,7 +111,7 @@ function quickNative() {
 `;
 const elsewhere = "const own = require('node:module').createRequire(require.resolve('libsql'));\n";
 
-/** Every start needs libsql. */
+/** Puts libsql into the bundle, because every start needs it. */
 const ownLibsql = {
   name: 'libsql inside',
   load: {
@@ -139,7 +139,7 @@ const main = await bundled('main.js', 'cjs', {
 const licences = inside.map((name) => `/*\n${name}\n\n${licenceOf(root, name).replaceAll('*/', '* /')}\n*/`);
 /** V8 stores an ASCII source with one byte per character. Other characters occur only in strings, where an escape is equivalent. */
 const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-/** One function, after a line with its digest (src/cli/process/compile-cache.ts). */
+/** A bundle is one function, after a line with its digest (src/cli/process/compile-cache.ts). */
 function writeBundle(name, code) {
   const text = ascii(`(function (exports, require, module, __filename, __dirname) {\n${code}\n})\n`);
   const digest = createHash('sha256').update(text).digest('hex');

@@ -25,7 +25,7 @@ const config = {
 const warmUps = 50;
 const measured = 5;
 
-/** File to the names of the functions that run in every measured call. */
+/** Maps each file to the names of its functions that run in every measured call. */
 export async function callPath() {
   const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-path-'));
   const host = await createHost(config, { stateDir: dataDir });

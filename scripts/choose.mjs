@@ -4,7 +4,7 @@ import path from 'node:path';
 import process from 'node:process';
 import { root } from './bootstrap.mjs';
 
-/** Undefined if no name is given or no such file exists. Then the names are listed and the exit code is set. */
+/** Returns undefined if no name is given or no such file exists. It then lists the names and sets the exit code. */
 export function choose({ what, usage, folder, suffix }) {
   const given = process.argv.slice(2);
   const [name, ...rest] = given[0] === '--' ? given.slice(1) : given;

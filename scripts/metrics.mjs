@@ -14,7 +14,7 @@ import { parseAst } from 'rolldown/parseAst';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const isSource = (file) => file.endsWith('.ts') && !file.endsWith('.test.ts');
 
-/** Path to text. */
+/** Maps the path of each source file to its text. */
 function workingTree() {
   const names = readdirSync(path.join(root, 'src'), { recursive: true }).map((name) => `src/${name}`);
   return new Map(names.filter(isSource).map((name) => [name, readFileSync(path.join(root, name), 'utf8')]));
@@ -106,7 +106,7 @@ function cycles(files) {
 const at = (numbers, share) => numbers.toSorted((a, b) => a - b)[Math.floor((numbers.length - 1) * share)] ?? 0;
 const mean = (numbers) => (numbers.reduce((sum, each) => sum + each, 0) / numbers.length).toFixed(1);
 
-/** Rows of name and figure. */
+/** Maps the name of each metric to its figure. */
 function metricsOf(files) {
   const facts = [...files.values()];
   const lines = facts.map((each) => each.lines);
