@@ -1,7 +1,8 @@
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
+import type { TokenSource } from '../../src/transports/http/auth-token.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import { legacyEra } from '../fakes/eras.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
@@ -12,10 +13,11 @@ afterEach(async () => {
   for (const thing of open.splice(0).reverse()) await thing.close();
 });
 
-async function connect(answer: Answer) {
+async function connect(answer: Answer, tokens?: TokenSource) {
   const server = await startServer(answer);
   const deps = { clock: new FakeClock(), random: seededRandom(1) };
-  const channel = openStreamableHttp({ server: 'fake', url: server.url, headers: { authorization: 'Bearer s' } }, deps);
+  const headers = { authorization: 'Bearer s' };
+  const channel = openStreamableHttp({ server: 'fake', url: server.url, headers, tokens }, deps);
   const heard = new RecordingListener();
   channel.start(heard);
   open.push(server, channel);
@@ -118,4 +120,38 @@ test.each([301, 302, 307, 308])('the GET stream follows %s within the origin', a
     ['GET', '/mcp'],
     ['GET', '/stream'],
   ]);
+});
+
+describe('AC-A25 the token of a login', () => {
+  const tokens = { current: () => ({ header: ['authorization', 'Bearer of-a-login'], grant: 'login-1' }) as const };
+
+  test('is sent again if the server only adds a slash, as many frameworks do', async () => {
+    const { server, channel, heard } = await connect((got, response) => {
+      if (got.path === '/mcp') response.writeHead(307, { location: '/mcp/' }).end();
+      else json(response, result(got.id));
+    }, tokens);
+    const frame = request('tools/call');
+    channel.send(frame);
+    await heard.settled(frame);
+    expect([heard.failures, server.received.map(({ path }) => path)]).toEqual([[], ['/mcp', '/mcp/']]);
+    expect(server.received[1]?.headers.authorization).toBe('Bearer of-a-login');
+  });
+
+  test.each(['/other', '/mcp/deeper', '/', '/MCP', '/mcp?x=1', '/mcp//', '/%6dcp'])(
+    'is sent to no other address of the same origin: %s',
+    async (location) => {
+      const { server, channel, heard } = await connect(
+        (_got, response) => response.writeHead(307, { location }).end(),
+        tokens,
+      );
+      const frame = request('tools/call');
+      channel.send(frame);
+      expect(await heard.settled(frame)).toMatchObject({
+        code: 'protocol_error',
+        details: { reason: 'redirect_login', execution: 'uncertain' },
+        hint: 'write the final URL of the server in its configuration, then log in again',
+      });
+      expect(server.received).toHaveLength(1);
+    },
+  );
 });

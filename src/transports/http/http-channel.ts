@@ -207,7 +207,8 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     sink: ExchangeSink,
     url = this.url,
   ): HttpExchange {
-    const exchange = new HttpExchange({ server: this.server, dispatcher, url, method, headers, body }, sink);
+    const hasLogin = this.headers.token?.grant !== undefined;
+    const exchange = new HttpExchange({ server: this.server, dispatcher, url, method, headers, body, hasLogin }, sink);
     exchange.start();
     return exchange;
   }

@@ -6,7 +6,7 @@
  * Invariants:
  * - A network failure is `not_executed` only before `onRequestStart`, which undici calls right before the first byte.
  * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when undici is done with the request.
- * - Headers and body are sent to the first origin only.
+ * - Headers and body are sent to the first origin only. With the token of a login, they are sent to the first address only.
  */
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
@@ -56,6 +56,8 @@ export interface ExchangeRequest {
   readonly body: string | Buffer | null;
   /** False: a redirect is passed to the sink like any other response. Default: true. */
   readonly followsRedirects?: boolean;
+  /** True: the token was granted for this URL only. A redirect may add or remove a slash at its end, and nothing else. */
+  readonly hasLogin?: boolean;
 }
 
 const redirectsMax = 3;
@@ -185,6 +187,10 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       const message = 'redirects to another origin; nothing was sent there';
       return this.#fail(this.#protocolError(message, 'redirect_origin', status));
     }
+    if (this.#request.hasLogin && placeOf(target) !== placeOf(this.#request.url)) {
+      const message = 'redirects to another address; the token of a login is sent only to the address of the login';
+      return this.#fail(this.#protocolError(message, 'redirect_login', status));
+    }
     if (++this.#redirects > redirectsMax) {
       return this.#fail(this.#protocolError(`redirects more than ${redirectsMax} times`, 'redirect_loop', status));
     }
@@ -198,7 +204,14 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       reason,
       execution: 'uncertain',
       ...(httpStatus === undefined ? {} : { httpStatus }),
-      ...(reason.startsWith('redirect') ? { hint: 'write the final URL of the server in its configuration' } : {}),
+      ...(reason.startsWith('redirect')
+        ? { hint: `${redirectHint}${reason === 'redirect_login' ? ', then log in again' : ''}` }
+        : {}),
     });
   }
 }
+
+const redirectHint = 'write the final URL of the server in its configuration';
+
+/** Many frameworks redirect from `/mcp` to `/mcp/`. */
+const placeOf = ({ pathname, search }: URL): string => pathname.replace(/\/$/, '') + search;
