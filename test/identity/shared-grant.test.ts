@@ -37,7 +37,7 @@ function drive(folder: string, id: string, target: number, how: Drive = {}): Pro
 }
 
 test('AC-A12 processes with many callers share one grant: each token is refreshed once, no call fails, and no family is revoked', async () => {
-  const [processes, callers, generations] = [countFor(6, 8), countFor(8, 64), countFor(20, 200)];
+  const [processes, callers, generations] = [countFor(6, 8), countFor(8, 64), countFor(20, 10_000)];
   const { as, rig, row } = await loggedIn();
   as.site.fail('token', faults.slow(5));
   const all = await Promise.all(

@@ -1,4 +1,7 @@
-/** Six processes share one grant, processes die during a refresh, calls are under way while the token ends, and logins are attacked: at full counts. */
+/**
+ * At full counts: eight processes share one grant for 10,000 generations, processes are killed during a refresh, calls are under way while
+ * the token expires, and logins are attacked.
+ */
 import '../identity/login.test.js';
 import '../identity/login-command.test.js';
 import '../identity/renewal.test.js';
