@@ -243,6 +243,15 @@ describe('the lease of a generation', () => {
     expect(store.readGrant(row.id)?.isInterrupted).toBe(isInterrupted);
   });
 
+  test('that was taken before the clock was set back lasts 120 s from the next attempt, not until the old time comes', () => {
+    const store = open(newFolder());
+    const row = store.saveLogin(grant());
+    const yearMs = 365 * 86_400_000;
+    store.takeLease(row, 'other', yearMs, () => false);
+    const attempts = [0, 60_000, 119_999, 120_000].map((atMs) => store.takeLease(row, 'me', atMs, () => false));
+    expect(attempts.map((leased) => leased?.isInterrupted)).toEqual([undefined, undefined, undefined, true]);
+  });
+
   test('ends with the answer, and a failure is recorded by its holder only', () => {
     const store = open(newFolder());
     const row = store.saveLogin(grant());

@@ -181,8 +181,13 @@ export class IdentityStore {
       const [row] = this.#all(`SELECT * FROM grants WHERE ${sameGeneration} AND state = 'live'`, id, gen, login);
       if (!row) return undefined;
       const holder = row.lease_by as string | null;
-      const isOver = nowMs >= Number(row.lease_ms) + leaseMsMax - leaseMs;
-      if (holder !== null && holder !== by && !isOver && !isGone(holder)) return undefined;
+      const endsMs = Number(row.lease_ms);
+      const isOver = nowMs >= endsMs + leaseMsMax - leaseMs;
+      if (holder !== null && holder !== by && !isOver && !isGone(holder)) {
+        // The wall clock was set back since: the lease lasts as long as one that begins now.
+        if (endsMs > nowMs + leaseMs) this.#run('UPDATE grants SET lease_ms = ? WHERE id = ?', nowMs + leaseMs, id);
+        return undefined;
+      }
       const interrupted = holder === null ? Number(row.interrupted) : 1;
       this.#run(
         'UPDATE grants SET lease_by = ?, lease_ms = ?, interrupted = ? WHERE id = ?',
