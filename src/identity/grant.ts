@@ -87,6 +87,12 @@ export class Grant {
     return this.#refreshAtMs;
   }
 
+  /** The lifetime of the current token is over. */
+  get hasExpired(): boolean {
+    const { expiresMs } = this.#row;
+    return expiresMs !== undefined && expiresMs <= this.#parts.clock.date().getTime();
+  }
+
   /** The token of the next request. Called for each request. */
   token(): AuthToken | undefined {
     this.#isUsed = true;

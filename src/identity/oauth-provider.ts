@@ -93,6 +93,10 @@ export class OAuthProvider implements AuthProvider {
     return this.#grant?.peek();
   }
 
+  hasExpired(): boolean {
+    return this.#grant?.hasExpired ?? false;
+  }
+
   identity(): string | undefined {
     return this.#grant?.row.facts.identity;
   }

@@ -13,6 +13,7 @@ export class FakeAuthProvider implements AuthProvider {
     Promise.resolve(false);
   readonly recoveries: { readonly failed: AuthToken | undefined; readonly context: RecoverContext }[] = [];
   identity?: () => string | undefined;
+  hasExpired?: () => boolean;
   readonly listeners = new Set<() => void>();
 
   constructor(token?: AuthToken) {

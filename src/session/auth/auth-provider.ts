@@ -66,6 +66,8 @@ export interface AuthProvider {
    * `signal` aborts, except for other scopes.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
+  /** True: the lifetime of the current token is over, so its refusal does not count against the login. Default: false. */
+  hasExpired?(): boolean;
   /** Calls `listener` when a token arrived in another way, such as a login. Returns the function that removes the listener. */
   onChanged(listener: () => void): () => void;
   /** Calls `listener` with what happened to the login, for events. Called once, before the first request. */

@@ -230,6 +230,24 @@ describe('no storm', () => {
     expect(provider.recoveries).toHaveLength(2);
   });
 
+  test('D-38 a renewed token that expires during the pause is renewed again, at most once a second', async () => {
+    const { provider, ask, clock } = setup();
+    const next = [two, three, bearer('fourth-token')];
+    provider.onRecover = async () => {
+      provider.token = next.shift();
+      return true;
+    };
+    expect(await ask(one)).toBe('renewed');
+    clock.advance(2_000);
+    expect(await ask(two)).toBe('refused');
+    provider.hasExpired = () => true;
+    expect(await ask(two)).toBe('renewed');
+    expect(await ask(three)).toBe('refused');
+    clock.advance(1_000);
+    expect(await ask(three)).toBe('renewed');
+    expect(provider.recoveries).toHaveLength(3);
+  });
+
   test('a server that keeps asking for other scopes gets 16 attempts in a pause; a refused token still gets its own attempt', async () => {
     const { provider, recovery, clock } = setup(one, { pauseMs: 1_000 });
     const ask = (scope: number) => {

@@ -8,7 +8,8 @@
  * - A request that was refused with an older token causes no attempt: the current token may be valid.
  * - A token of another grant is announced (`onNewGrant`) before its first request. A token whose grant is unknown counts as one of
  *   another grant.
- * - No attempt begins within `pauseMs` after another of its kind, however often the current token is refused.
+ * - No attempt begins within `pauseMs` after another of its kind, however often the current token is refused. If the lifetime of the
+ *   token has ended since, the pause is a second.
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -24,7 +25,7 @@ import {
 } from '../../transports/http/auth-token.js';
 import { missingScopes } from '../../transports/http/challenges.js';
 import { checkToken } from '../../transports/http/headers.js';
-import type { AuthAdvice, AuthDescription, AuthProvider } from './auth-provider.js';
+import type { AuthDescription, AuthProvider } from './auth-provider.js';
 
 export interface AuthRecoveryOptions {
   readonly server: string;
@@ -51,6 +52,7 @@ export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled' | Hos
 
 const limitMsDefault = 15_000;
 const pauseMsDefault = 10_000;
+const expiredPauseMs = 1_000;
 /** Number of newest tokens that stay redacted: requests and errors with an older token may still arrive. */
 const redactedTokens = 4;
 /** A server chooses the scopes that it asks for, so their number is limited. */
@@ -65,9 +67,9 @@ export class AuthRecovery implements TokenSource {
   readonly #options: AuthRecoveryOptions;
   readonly #clock: Clock;
   readonly #provider: AuthProvider;
-  /** By `kindOf`. */
+  /** By `kindOf`. `#endedAtMs`: when the last attempt ended; a pause follows. */
   readonly #attempts = new Map<string, Attempt>();
-  readonly #pausedUntilMs = new Map<string, number>();
+  readonly #endedAtMs = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
   readonly #grantListeners = new Set<() => void>();
   readonly #unsubscribe: () => void;
@@ -98,33 +100,18 @@ export class AuthRecovery implements TokenSource {
 
   /** The account at the server. Undefined: the provider does not name one, or throws. */
   identity(): string | undefined {
-    try {
-      const name: unknown = this.#provider.identity?.();
-      return typeof name === 'string' && name !== '' ? name : undefined;
-    } catch (error) {
-      this.#options.onProblem?.(error);
-      return undefined;
-    }
+    const name: unknown = this.#ask(() => this.#provider.identity?.());
+    return typeof name === 'string' && name !== '' ? name : undefined;
   }
 
   /** Undefined: the tokens come from the configuration or from an embedder. */
   describe(): AuthDescription | undefined {
-    try {
-      return this.#provider.describe?.();
-    } catch (error) {
-      this.#options.onProblem?.(error);
-      return undefined;
-    }
+    return this.#ask(() => this.#provider.describe?.());
   }
 
   /** The error for the caller, with the advice of the provider. */
   explain(refused: TokenRefused): HostError {
-    let advice: AuthAdvice | undefined;
-    try {
-      advice = this.#provider.advice?.(refused.kind, refused.challenge);
-    } catch (error) {
-      this.#options.onProblem?.(error);
-    }
+    const advice = this.#ask(() => this.#provider.advice?.(refused.kind, refused.challenge));
     if (!advice) return refused;
     const { hint, reason } = advice;
     const message = `${refused.message}; ${hint}`;
@@ -172,14 +159,20 @@ export class AuthRecovery implements TokenSource {
    */
   close(): void {
     this.#isClosed = true;
-    try {
-      this.#unsubscribe();
-    } catch (error) {
-      this.#options.onProblem?.(error);
-    }
+    this.#ask(() => this.#unsubscribe());
     this.#listeners.clear();
     this.#grantListeners.clear();
     for (const attempt of this.#attempts.values()) attempt.settle(true);
+  }
+
+  /** The provider of an embedder may throw. */
+  #ask<T>(read: () => T): T | undefined {
+    try {
+      return read();
+    } catch (error) {
+      this.#options.onProblem?.(error);
+      return undefined;
+    }
   }
 
   /** The provider of an embedder may be faulty; without events it still supplies tokens. */
@@ -203,9 +196,12 @@ export class AuthRecovery implements TokenSource {
     const { kind, challenge } = refused;
     const own = kindOf(refused);
     const nowMs = this.#clock.nowMs();
-    for (const [each, untilMs] of this.#pausedUntilMs) if (untilMs <= nowMs) this.#pausedUntilMs.delete(each);
-    const isMany = kind === 'scope' && this.#pausedUntilMs.size + this.#attempts.size >= scopeSetsMax;
-    if (isMany || this.#pausedUntilMs.has(own)) return undefined;
+    const { pauseMs = pauseMsDefault } = this.#options;
+    for (const [each, endedAtMs] of this.#endedAtMs) if (endedAtMs + pauseMs <= nowMs) this.#endedAtMs.delete(each);
+    const isMany = kind === 'scope' && this.#endedAtMs.size + this.#attempts.size >= scopeSetsMax;
+    const endedAtMs = this.#endedAtMs.get(own);
+    const isExpired = kind === 'token' && this.#ask(() => this.#provider.hasExpired?.()) === true;
+    if (isMany || (endedAtMs !== undefined && !(isExpired && nowMs >= endedAtMs + expiredPauseMs))) return undefined;
     const failed = this.#token;
     const failedHash = this.#hash;
     const abort = new AbortController();
@@ -219,12 +215,11 @@ export class AuthRecovery implements TokenSource {
       this.#attempts.delete(own);
       cancelLimit();
       abort.abort();
-      const { pauseMs = pauseMsDefault } = this.#options;
       // The pause also applies to the new token: if it is refused too, a third token would hardly help. A provider that cannot
       // reach its authorization server has a pause of its own. The first token of a server is not a renewal: a refusal of it is
       // worth an attempt.
       const isFirst = isRenewed && failed === undefined;
-      if (!isFirst && (isRenewed || !unavailable)) this.#pausedUntilMs.set(own, this.#clock.nowMs() + pauseMs);
+      if (!isFirst && (isRenewed || !unavailable)) this.#endedAtMs.set(own, this.#clock.nowMs());
       if (isRenewed || !unavailable) this.#report(isRenewed ? 'recovered' : 'failed');
       resolve(isRenewed ? 'renewed' : (unavailable ?? 'refused'));
     };
@@ -281,8 +276,8 @@ export class AuthRecovery implements TokenSource {
     this.#hash = hash;
     // A token that an attempt for scopes obtained does not end the pauses for scopes. Otherwise a server could ask for other scopes
     // with each request.
-    if ([...this.#attempts.keys()].some((each) => each !== 'token')) this.#pausedUntilMs.delete('token');
-    else this.#pausedUntilMs.clear();
+    if ([...this.#attempts.keys()].some((each) => each !== 'token')) this.#endedAtMs.delete('token');
+    else this.#endedAtMs.clear();
     // The values of `others` come from references, which are redacted when they are resolved.
     if (this.#token) this.#redacted.add(withoutScheme(this.#token.header[1]));
     return true;

@@ -128,6 +128,7 @@ export function withReferences(provider: AuthProvider, references: AuthProvider)
       };
     },
     onNews: (listener) => provider.onNews?.(listener),
+    hasExpired: () => provider.hasExpired?.() === true,
     identity: () => provider.identity?.(),
     describe: () => provider.describe?.(),
     advice: (kind, challenge) => provider.advice?.(kind, challenge),
