@@ -58,7 +58,7 @@ function setup(
       grant.reload();
       return grant;
     },
-    addWanted: (seen, scopes) => store.addWanted(seen, scopes),
+    addWanted: async (seen, scopes) => store.addWanted(seen, scopes),
   });
   const recovery = new AuthRecovery({ server: 'docs', provider, clock, secrets });
   const refused = (kind: 'token' | 'scope', challenge: string) =>
@@ -88,6 +88,33 @@ test('AC-A14 a notice of a new token does not count as its use: an idle grant is
   expect(recovery.current()?.header[1]).toBe('Bearer token-3');
   await clock.advanceAsync(1);
   expect(requestsAtMs).toHaveLength(4);
+});
+
+test('AC-A16 a login that a refused call finds before the next look: no login is asked for any more', async () => {
+  const { clock, provider, recovery, refused, store, row, grant } = setup(async () => ({
+    ...{ kind: 'refused', error: 'invalid_grant' },
+  }));
+  const limits = { deadlineAtMs: Number.MAX_SAFE_INTEGER };
+  expect(await recovery.recover(refused('token', 'Bearer'), limits)).toBe('refused');
+  expect(provider.describe()).toMatchObject({ state: 'dead', needsLogin: true });
+  clock.advance(60_000);
+  store.saveLogin({ ...row, url: 'https://s', accessToken: 'of-the-login' });
+  expect(await recovery.recover(refused('token', 'Bearer'), limits)).toBe('renewed');
+  expect(grant.token()?.header[1]).toBe('Bearer of-the-login');
+  provider.reload();
+  expect(provider.describe()).toMatchObject({ state: 'granted', needsLogin: false, next: undefined });
+});
+
+test('D-38 a token whose lifetime ends within the pause after its renewal: it is renewed again, and no login is asked for', async () => {
+  let count = 0;
+  const short = () => ({ ...tokens(`token-${++count}`), expiresInS: 5 });
+  const { clock, provider, recovery, refused, requestsAtMs } = setup(async () => short());
+  const limits = { deadlineAtMs: Number.MAX_SAFE_INTEGER };
+  expect(await recovery.recover(refused('token', 'Bearer'), limits)).toBe('renewed');
+  // No call uses it before it ends.
+  await clock.advanceAsync(6_000);
+  expect(await recovery.recover(refused('token', 'Bearer'), limits)).toBe('renewed');
+  expect([requestsAtMs.length, provider.describe().needsLogin]).toEqual([2, false]);
 });
 
 describe('AC-A15 an authorization server that hangs', () => {

@@ -167,7 +167,7 @@ export class OAuthProvider implements AuthProvider {
     const token = this.#grant?.token();
     // The token of another process may be for other scopes than this call needs.
     const isEnough = kind === 'token' || hasScopes(this.#grant?.row, missingScopes(challenge));
-    if (token && isEnough && token.header[1] !== failed?.header[1]) return true;
+    if (token && isEnough && token.header[1] !== failed?.header[1]) return this.#renewed(true);
     const renewing = kind === 'scope' ? this.#stepUp(challenge) : this.#renew(challenge);
     return this.#within(renewing.then(this.#renewed), deadlineAtMs - leaveMs);
   }
