@@ -112,7 +112,8 @@ export class Identity {
       clock,
       find: () => this.#find(target),
       acquire: (scopes, challenge) => this.#acquire(target, scopes, challenge),
-      addWanted: (row, scopes) => this.#store?.addWanted(row, scopes),
+      addWanted: (row, scopes) =>
+        storePatiently(clock, () => this.#store?.addWanted(row, scopes)).catch(this.#options.onProblem),
       storeError: () => this.#storeError?.error,
       watch: () => this.#watch(),
       release: (each) => this.#release(each),

@@ -37,7 +37,7 @@ export interface ProviderParts {
   readonly find: () => Grant | undefined;
   /** `client_credentials`: obtains a grant for these scopes. */
   readonly acquire: (scopes: readonly string[], challenge: string | undefined) => Promise<Grant>;
-  readonly addWanted: (row: GrantRow, scopes: readonly string[]) => void;
+  readonly addWanted: (row: GrantRow, scopes: readonly string[]) => Promise<void>;
   /** Error of the store, if it cannot be opened. */
   readonly storeError: () => HostError | undefined;
   /** Called when logins of other processes have begun to matter: a login is needed, or there is one that may end. */
@@ -262,10 +262,10 @@ export class OAuthProvider implements AuthProvider {
     if (!asked.every((scope) => row.wanted.includes(scope))) this.#onNews('step_up');
     const nowMs = this.#parts.clock.date().getTime();
     const before = row.facts.asked.filter(
-      ({ scopes, atMs }) => nowMs - atMs < stepUpMs && asked.every((scope) => scopes.includes(scope)),
+      ({ scopes, atMs }) => Math.abs(nowMs - atMs) < stepUpMs && asked.every((scope) => scopes.includes(scope)),
     );
     if (before.length >= stepUpsMax) return this.#denied(asked);
-    this.#parts.addWanted(row, union);
+    await this.#parts.addWanted(row, union);
     this.#grant?.reload();
     this.#setNeeded(true);
     return refuse('insufficient_scope', `the call needs the scopes ${list}: run: hostler login ${this.server}`);

@@ -343,6 +343,19 @@ test('AC-A17 two tools that need different scopes, one after the other: both are
   expect(rig.shown.at(-1)?.url.searchParams.get('scope')).toBe('scope-w scope-a');
 });
 
+test('AC-A17 a call that needs more scopes while another process writes to the store: they are stored when that process is done', async () => {
+  const { rig, url } = await startLoginWorld();
+  const { row } = await rig.login({ url });
+  const docs = hostOn(rig).provider('docs', url, {});
+  const challenge = 'Bearer error="insufficient_scope", scope="more"';
+  const release = rig.lock();
+  setTimeout(release, 500);
+  const context = { kind: 'scope', challenge, signal: new AbortController().signal } as const;
+  expect(await docs.recover(docs.current(), { ...context, deadlineAtMs: Number.MAX_SAFE_INTEGER })).toBe(false);
+  expect(docs.advice?.('scope', challenge)?.reason).toBe('insufficient_scope');
+  expect([rig.store.readGrant(row.id)?.wanted, docs.describe?.()?.state]).toEqual([['more'], 'step_up']);
+});
+
 test('AC-A19 real refusals of many servers: no browser, no registration, no request to an authorization server', async () => {
   const [servers, rounds] = [countFor(20, 100), countFor(2, 10)];
   const { as, rig } = await startLoginWorld();
