@@ -228,22 +228,23 @@ export class Identity {
   ): Promise<TokenAnswer> {
     const { clock, secrets, redactor, onProblem } = this.#options;
     const tried = new Set<string>();
-    const unreadable = new Map<Target, unknown>();
-    let answer: TokenAnswer = { kind: 'refused', error: 'invalid_client' };
+    /** Entries whose secret cannot be read, or whose key is no key. */
+    const faulty = new Map<Target, unknown>();
+    const noteFault = (target: Target) => (error: unknown) => {
+      faulty.set(target, error);
+      if (targets.length > 1) onProblem(error);
+    };
+    let refused: TokenAnswer | undefined;
     const untilMs = clock.nowMs() + credentialsMs;
     // The second round runs the commands again: the secret may have been rotated since.
     for (const isFresh of [false, true])
       for (const target of targets) {
         const { server, auth, http } = target;
-        if (tried.size >= credentialsMax) return answer;
-        if (unreadable.has(target)) continue;
+        if (tried.size >= credentialsMax || faulty.has(target)) continue;
         // Other credentials may be right.
         if (clock.nowMs() >= untilMs)
           return { kind: 'unavailable', reason: 'slow', isSent: false, retryAfterMs: undefined };
-        const resolved = await withSecrets(server, auth, secrets, isFresh).catch((error: unknown) => {
-          unreadable.set(target, error);
-          if (targets.length > 1) onProblem(error);
-        });
+        const resolved = await withSecrets(server, auth, secrets, isFresh).catch(noteFault(target));
         if (!resolved) continue;
         const request = requestOf(resolved);
         const { secret, key: own } = request.client;
@@ -253,12 +254,14 @@ export class Identity {
         if (isRefused || tried.has(key) || !hasCredentials(request.client)) continue;
         tried.add(key);
         onSend({ http, request });
-        answer = await requestToken(http, request, clock.date());
+        const answer = await requestToken(http, request, clock.date()).catch(noteFault(target));
+        if (!answer) continue;
         if (!isClientRefusal(answer)) return answer;
+        refused = answer;
         setBounded(this.#refusedUntilMs, key, clock.nowMs() + clientRefusedMs, refusedMax);
       }
-    if (tried.size === 0) for (const error of unreadable.values()) throw error;
-    return answer;
+    if (!refused) for (const error of faulty.values()) throw error;
+    return refused ?? { kind: 'refused', error: 'invalid_client' };
   }
 
   async #acquire(target: Target, scopes: readonly string[], challenge: string | undefined): Promise<Grant> {

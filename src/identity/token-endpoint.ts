@@ -76,11 +76,13 @@ type RefusalWord = (typeof words)[number] | 'other';
 export const isClientRefusal = (answer: TokenAnswer): boolean =>
   answer.kind === 'refused' && (answer.error === 'invalid_client' || answer.error === 'unauthorized_client');
 
+/** Throws if the key of the client is no key. Any other failure is an answer. */
 export async function requestToken(http: OAuthHttp, request: TokenRequest, now: Date): Promise<TokenAnswer> {
   const { tokenEndpoint, grantType, params } = request;
   try {
     return readTokenAnswer(await post(http, request, tokenEndpoint, { grant_type: grantType, ...params }), now);
   } catch (error) {
+    if (error instanceof HostError && error.details.reason === 'client_key') throw error;
     return unavailable(error);
   }
 }

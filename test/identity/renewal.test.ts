@@ -1,4 +1,5 @@
 /** Renewal in a running host if the client secret, the authorization server or the file of the store has a fault. */
+import { generateKeyPairSync } from 'node:crypto';
 import { chmodSync, existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -115,6 +116,33 @@ describe('the secret of a configured client', () => {
     as.grants.expireAccessTokens();
     expect(await missing.refusedOnce()).toBe(true);
     expect(rig.store.readGrant(row.id)).toMatchObject({ gen: 2, failures: 0 });
+  });
+
+  test('two servers of one host that share a grant: a key that is no PKCS #8 does not keep the other from being used', async () => {
+    const { as, rig, url } = await startLoginWorld();
+    const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const pem = keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+    as.authMethods = ['private_key_jwt'];
+    as.addClient({
+      ...{ client_id: 'app', token_endpoint_auth_method: 'private_key_jwt' },
+      publicKey: keys.publicKey.export({ type: 'spki', format: 'pem' }).toString(),
+    });
+    const auth = (key: string) => ({ issuer: as.issuer, clientId: 'app', clientKey: { pem: key } });
+    const { row } = await rig.login({ url, auth: auth(pem) });
+    const { provider, problems } = hostOn(rig);
+    provider('right', url, auth(pem));
+    const wrong = provider('wrong', url, auth('no key'));
+    as.grants.expireAccessTokens();
+    expect(await wrong.refusedOnce()).toBe(true);
+    expect(rig.store.readGrant(row.id)).toMatchObject({ gen: 2, failures: 0 });
+    expect(problems).toMatchObject([{ details: { reason: 'client_key' } }]);
+    // A service with such a key is told which setting to correct. It is not told to wait for its authorization server.
+    const job = provider('job', url, { ...auth('no key'), grant: 'client_credentials' });
+    expect(await job.refusedOnce()).toBe(false);
+    expect(job.advice?.('token')).toEqual({
+      reason: 'client_key',
+      hint: expect.stringMatching(/auth\.clientKey: is not a PKCS #8 private key for ES256; write a key such as/),
+    });
   });
 
   test('two servers of one host that share a grant: the right secret is used, whichever server is newer', async () => {
