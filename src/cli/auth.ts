@@ -1,6 +1,6 @@
 /** `hostler auth`: lists the logins of this user, or shows that of one server. Reads the store; no running Hostler is needed. */
 import { type GrantRow, shownFacts, timeOf } from '../identity/grant-row.js';
-import { identityPlace } from '../identity/identity-place.js';
+import { identityPlace, keySourceOf, keyTexts } from '../identity/identity-place.js';
 import { HostError } from '../kernel/errors.js';
 import { type Command, jsonOption } from './command.js';
 import { openUserStore, type RemoteServer, remoteServer, remoteServers } from './config/identity-config.js';
@@ -22,14 +22,14 @@ export const auth: Command = {
     const servers = one ? [one] : await configured(args);
     const rows = store?.grants() ?? [];
     const used = new Map(servers.map(({ name, spec, auth: own }) => [name, store?.findGrant(spec.url, own)]));
-    const { key, folder } = identityPlace(process.env);
+    const place = identityPlace(process.env);
     const shown = one ? rows.filter(({ id }) => id === used.get(one.name)?.id) : rows;
     const logins = shown.map((row) => entryOf(row, namesOf(row, used), store?.urlsOf(row.id) ?? []));
     const missing = servers
       .filter(({ name, auth: { grant } }) => grant === 'code' && !used.get(name))
       .map(({ name }) => name);
-    const keySource = key === undefined ? 'file' : 'operator';
-    if (args.has('json')) printJson({ store: folder, key: keySource, logins, withoutLogin: missing });
+    const keySource = keySourceOf(place);
+    if (args.has('json')) printJson({ store: place.folder, key: keySource, logins, withoutLogin: missing });
     else print(logins, missing, keySource);
     return one && logins.length === 0 ? EXIT.failed : EXIT.done;
   },
@@ -80,14 +80,10 @@ function print(logins: readonly Entry[], missing: readonly string[], keySource: 
   const needed = missing.map((name) => `${name}: no login; if the server asks for one, run: hostler login ${name}`);
   const isUnused = logins.some(({ servers }) => servers.length === 0);
   const unused = 'a login with a URL is used by no server of this configuration; hostler logout URL removes it';
-  const key =
-    keySource === 'file'
-      ? 'a key file beside the store: it protects copies of the store, not this account'
-      : 'identity.key';
   printLines([
     ...(listed.length === 0 ? ['no logins'] : listed),
     ...(isUnused ? [unused] : []),
     ...needed,
-    `sealed with ${key}`,
+    `sealed with ${keyTexts[keySource]}`,
   ]);
 }

@@ -23,7 +23,8 @@ const loginState = part({
   ...{ state: text, needsLogin: flag, grant: text, issuer: maybe(text), resource: maybe(text) },
   ...{ resourceMetadata: maybe(text), registration: maybe(text), clientId: maybe(text), identity: maybe(text) },
   ...{ scopes: maybe(list(text)), wanted: maybe(list(text)), expiresAt: maybe(text), refreshAt: maybe(text) },
-  ...{ lastRefreshAt: maybe(text), lastError: failure, refreshes: z.record(text, count), next: maybe(text) },
+  ...{ lastRefreshAt: maybe(text), lastError: failure, refreshes: z.record(text, count), store: maybe(text) },
+  next: maybe(text),
 });
 
 const storedLogin = part({

@@ -1,5 +1,7 @@
 /** `hostler why`: explains which rule allows or denies a tool, and the outcome of a call now. */
+
 import type { CallForecast, Explanation } from '../host/explain.js';
+import { keyTexts } from '../identity/identity-place.js';
 import { formatDuration } from '../kernel/duration.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, hostOptions, jsonOption } from './command.js';
@@ -81,6 +83,7 @@ function authRows(auth: Explanation['auth']): (readonly [string, string])[] {
       'token',
       auth.expiresAt === undefined ? '' : `ends ${auth.expiresAt}, refresh ${auth.refreshAt ?? 'at a 401 only'}`,
     ],
+    ['sealed with', issuer !== undefined && auth.store ? keyTexts[auth.store] : ''],
     ['last answer', lastError ? `${lastError.reason} at ${lastError.at}` : ''],
   ];
 }

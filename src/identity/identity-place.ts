@@ -18,6 +18,15 @@ export interface IdentityPlace {
   readonly error?: HostError | undefined;
 }
 
+/** What seals the tokens. */
+export const keySourceOf = ({ key }: Pick<IdentityPlace, 'key'>): 'file' | 'operator' =>
+  key === undefined ? 'file' : 'operator';
+
+export const keyTexts = {
+  file: 'a key file beside the store: it protects copies of the store, not this account',
+  operator: 'identity.key',
+};
+
 export function identityPlace(env: NodeJS.ProcessEnv): IdentityPlace {
   const file = ownConfigFile(env);
   const folder = userDataFolder(env);

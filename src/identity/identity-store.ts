@@ -66,6 +66,8 @@ export interface ClientRow {
 /** What a failed request changes. */
 export interface FailureNote extends Pick<GrantRow, 'failures' | 'retryMs' | 'refusedMs' | 'isInterrupted'> {
   readonly lastError: NonNullable<GrantFacts['lastError']>;
+  /** The failure ends the grant. */
+  readonly isEnd?: boolean;
 }
 
 type Row = Readonly<Record<string, string | number | Buffer | null>>;
@@ -83,6 +85,16 @@ export class IdentityStore {
   dataVersion(): number {
     const [row] = this.#all('PRAGMA data_version');
     return Number(row?.data_version);
+  }
+
+  /** A value of the table `store`. */
+  value(name: string): string | undefined {
+    const [row] = this.#all('SELECT value FROM store WHERE name = ?', name);
+    return textOf(row?.value);
+  }
+
+  changeValue(name: string, change: (before: string | undefined) => string): void {
+    this.#write(() => this.#run('INSERT OR REPLACE INTO store VALUES (?, ?)', name, change(this.value(name))));
   }
 
   /** The grant of the newest login for this URL. */
@@ -171,12 +183,8 @@ export class IdentityStore {
    * Takes the lease of a generation and returns its row. Undefined: another process has the lease, or a newer token is stored. A lease that
    * a process left is recorded as interrupted: its request may have been sent.
    */
-  takeLease(
-    { id, gen, login }: GrantRow,
-    by: string,
-    nowMs: number,
-    isGone: (holder: string) => boolean,
-  ): GrantRow | undefined {
+  takeLease(of: GrantRow, by: string, nowMs: number, isGone: (holder: string) => boolean): GrantRow | undefined {
+    const { id, gen, login } = of;
     return this.#write(() => {
       const [row] = this.#all(`SELECT * FROM grants WHERE ${sameGeneration} AND state = 'live'`, id, gen, login);
       if (!row) return undefined;
@@ -219,28 +227,24 @@ export class IdentityStore {
     );
   }
 
-  /** Frees the lease after a request that does not end the grant. */
-  noteFailure({ id, gen, login, facts }: GrantRow, by: string, note: FailureNote): void {
-    this.#write(() =>
-      this.#run(
-        `UPDATE grants SET lease_by = NULL, lease_ms = NULL, interrupted = ?, failures = ?, retry_ms = ?, refused_ms = ?,
-         facts = ? WHERE ${sameGeneration} AND lease_by = ?`,
-        ...[Number(note.isInterrupted), note.failures, note.retryMs, note.refusedMs ?? null],
-        ...[JSON.stringify({ ...facts, lastError: note.lastError }), id, gen, login, by],
-      ),
-    );
-  }
-
-  /** Marks the grant as dead and keeps it. False: another token was stored meanwhile, or another process has the lease. */
-  markDead({ id, gen, login, facts }: GrantRow, by: string, reason: string, atMs: number): boolean {
+  /** Frees the lease after a request without tokens. False: another token was stored meanwhile, or another process has the lease. */
+  noteFailure({ id, gen, login, facts }: GrantRow, by: string, note: FailureNote): boolean {
+    const { lastError, isEnd = false } = note;
     return this.#write(
       () =>
         this.#run(
-          `UPDATE grants SET state = 'dead', reason = ?, lease_by = NULL, lease_ms = NULL, facts = ?
-           WHERE ${sameGeneration} AND lease_by = ?`,
-          ...[reason, JSON.stringify({ ...facts, lastError: { reason, atMs } }), id, gen, login, by],
+          `UPDATE grants SET lease_by = NULL, lease_ms = NULL, interrupted = ?, failures = ?, retry_ms = ?, refused_ms = ?,
+           facts = ?, state = ?, reason = ? WHERE ${sameGeneration} AND lease_by = ?`,
+          ...[Number(note.isInterrupted), note.failures, note.retryMs, note.refusedMs ?? null],
+          ...[JSON.stringify({ ...facts, lastError }), ...(isEnd ? ['dead', lastError.reason] : ['live', null])],
+          ...[id, gen, login, by],
         ) === 1,
     );
+  }
+
+  /** Marks the grant as dead and keeps its tokens. */
+  markDead(row: GrantRow, by: string, reason: string, atMs: number): boolean {
+    return this.noteFailure(row, by, { ...row, lastError: { reason, atMs }, isEnd: true });
   }
 
   /** Other processes may add scopes at the same time. Nothing is added to a login that is newer than the row. */
@@ -289,13 +293,9 @@ export class IdentityStore {
     this.#write(() => this.#run('UPDATE clients SET is_gone = 1 WHERE issuer = ? AND client_id = ?', issuer, clientId));
   }
 
-  #sealed(
-    id: string,
-    gen: number,
-    facts: GrantFacts,
-    { accessToken, refreshToken }: GrantTokens,
-  ): [Buffer, Buffer | null] {
+  #sealed(id: string, gen: number, facts: GrantFacts, tokens: GrantTokens): [Buffer, Buffer | null] {
     const seal = (text: string, column: TokenColumn) => this.#sealer.seal(text, tokenPlace(id, column, gen, facts));
+    const { accessToken, refreshToken } = tokens;
     return [seal(accessToken, 'access'), refreshToken === undefined ? null : seal(refreshToken, 'refresh')];
   }
 
@@ -363,12 +363,10 @@ export class IdentityStore {
 type TokenColumn = 'access' | 'refresh';
 
 /** The endpoints belong to it: a file that was edited must not lead a token elsewhere. */
-const tokenPlace = (
-  id: string,
-  column: TokenColumn,
-  gen: number,
-  { tokenEndpoint, revocationEndpoint = '' }: GrantFacts,
-) => ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];
+const tokenPlace = (id: string, column: TokenColumn, gen: number, facts: GrantFacts) => {
+  const { tokenEndpoint, revocationEndpoint = '' } = facts;
+  return ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];
+};
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
 
 /** Undefined: the column is damaged. */

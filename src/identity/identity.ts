@@ -26,11 +26,12 @@ import { discover } from './discovery.js';
 import { Grant } from './grant.js';
 import { type GrantRow, hashOf } from './grant-row.js';
 import { clientRefused, noTokenNow } from './identity-errors.js';
-import type { IdentityPlace } from './identity-place.js';
+import { type IdentityPlace, keySourceOf } from './identity-place.js';
 import type { IdentityStore } from './identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.js';
 import { OAuthProvider } from './oauth-provider.js';
 import { identityFileName, openStore, storePatiently } from './open-store.js';
+import { isPending } from './pending-logins.js';
 import { configuredClient, newGrant, withSecrets } from './registration.js';
 import {
   hasCredentials,
@@ -114,6 +115,9 @@ export class Identity {
       acquire: (scopes, challenge) => this.#acquire(target, scopes, challenge),
       addWanted: (row, scopes) =>
         storePatiently(clock, () => this.#store?.addWanted(row, scopes)).catch(this.#options.onProblem),
+      isPending: () =>
+        this.#store !== undefined && isPending(this.#store, { url, account: auth.account }, clock.date().getTime()),
+      keySource: keySourceOf(this.#options),
       storeError: () => this.#storeError?.error,
       watch: () => this.#watch(),
       release: (each) => this.#release(each),

@@ -21,6 +21,7 @@ import { type LoginEvent, type LoginState, step } from './login-state.js';
 import type { OAuthHttp } from './oauth-http.js';
 import { checkedBrowserUrl } from './open-browser.js';
 import { storePatiently } from './open-store.js';
+import { addPending } from './pending-logins.js';
 import {
   type ChosenClient,
   checkLoginPage,
@@ -96,6 +97,7 @@ class Login {
   #state: LoginState = { kind: 'preparing' };
   #callback: Callback | undefined;
   #cancelTimeout: Cancel = () => {};
+  #endPending: () => void = () => {};
   #onCode: (code: string) => void = () => {};
   #onEnd: (reason: string) => void = () => {};
 
@@ -122,6 +124,7 @@ class Login {
       return await this.#redeem(plan, code);
     } finally {
       this.#cancelTimeout();
+      this.#endPending();
       signal.removeEventListener('abort', onAbort);
       this.#callback?.close();
     }
@@ -276,7 +279,7 @@ class Login {
   }
 
   #wait(plan: Plan): Promise<string> {
-    const { server, auth, clock, timeoutMs, ui } = this.#options;
+    const { server, auth, clock, timeoutMs, ui, store, url: own } = this.#options;
     const { found, client, callback, state, verifier, scopes } = plan;
     const { as, resource } = found;
     if (as.authorization_endpoint === undefined) throw loginRefused(server, 'metadata_invalid', ': no login page');
@@ -300,6 +303,7 @@ class Login {
       const { redirectUri, port } = callback;
       this.#state = { kind: 'waiting', expected: { state, issuer: as.issuer, needsIss, redirectUri }, wrongPastes: 0 };
       this.#cancelTimeout = clock.at(clock.nowMs() + timeoutMs, () => this.#on({ kind: 'expired' }));
+      this.#endPending = addPending(store, { url: own, account: auth.account }, clock.date().getTime(), timeoutMs);
       ui.onPaste((text) => this.#on({ kind: 'pasted', text }));
       ui.show({ url: shown, redirectUri, port, expiresAt: new Date(clock.date().getTime() + timeoutMs) });
     });

@@ -50,7 +50,14 @@ function setup(
     onChange: () => provider.changed(),
   });
   const provider: OAuthProvider = new OAuthProvider('docs', authEntry.parse(auth), {
-    ...{ clock, watch: () => {}, release: () => {}, storeError: () => undefined },
+    ...{
+      clock,
+      watch: () => {},
+      release: () => {},
+      storeError: () => undefined,
+      isPending: () => false,
+      keySource: 'file',
+    },
     find: () => grant,
     acquire: async (scopes) => {
       await acquire(scopes);

@@ -38,6 +38,9 @@ export interface ProviderParts {
   /** `client_credentials`: obtains a grant for these scopes. */
   readonly acquire: (scopes: readonly string[], challenge: string | undefined) => Promise<Grant>;
   readonly addWanted: (row: GrantRow, scopes: readonly string[]) => Promise<void>;
+  /** A login of this server waits for its person. */
+  readonly isPending: () => boolean;
+  readonly keySource: AuthDescription['store'];
   /** Error of the store, if it cannot be opened. */
   readonly storeError: () => HostError | undefined;
   /** Called when logins of other processes have begun to matter: a login is needed, or there is one that may end. */
@@ -322,21 +325,24 @@ export class OAuthProvider implements AuthProvider {
     const locked = this.#parts.storeError();
     const grant = this.#grant;
     const row = grant?.row;
-    const state = locked ? 'locked' : stateOf(grant);
-    const next = this.#needsLogin || state === 'dead' || state === 'step_up' ? this.#loginHint() : undefined;
+    const own = stateOf(grant);
+    const isLacking = own === 'none' || own === 'dead' || own === 'step_up';
+    const next = this.#needsLogin || (isLacking && own !== 'none') ? this.#loginHint() : undefined;
+    const isPending = isLacking && this.#auth.grant === 'code' && this.#parts.isPending();
     return {
-      state,
+      state: locked ? 'locked' : isPending ? 'pending' : own,
       needsLogin: next !== undefined,
       grant: this.#auth.grant === 'client_credentials' ? 'client_credentials' : 'code',
       refreshes: { ...this.#refreshes },
       ...(row && {
         ...shownFacts(row),
         resourceMetadata: row.facts.resourceMetadata,
-        wanted: state === 'step_up' ? row.wanted : undefined,
+        wanted: own === 'step_up' ? row.wanted : undefined,
         refreshAt: timeOf(grant?.refreshAtMs),
         lastRefreshAt: timeOf(row.facts.refreshedMs),
       }),
       ...(locked && { lastError: { reason: 'store_locked', at: this.#parts.clock.date().toISOString() } }),
+      store: this.#parts.keySource,
       next: locked?.hint ?? next,
     };
   }

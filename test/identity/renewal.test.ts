@@ -6,12 +6,14 @@ import path from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { parseServerDefinition } from '../../src/config/server-definition.js';
 import { Identity } from '../../src/identity/identity.js';
+import { newHolder } from '../../src/identity/lease-holder.js';
 import { isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { createRedactor } from '../../src/kernel/redact.js';
 import { eventually } from '../eventually.js';
 import { GuardedServer } from '../fakes/guarded-server.js';
+import { logIn } from '../fixtures/identity/browser.js';
 import { faults } from '../fixtures/identity/site.js';
 import { countFor } from '../tier.js';
 import { hostOn, startLoginWorld } from './login-world.js';
@@ -352,6 +354,39 @@ test('AC-A13 an ID token that cannot be decoded loses nothing, neither at a logi
   expect(await docs.refusedOnce()).toBe(true);
   expect(rig.store.readGrant(row.id)).toMatchObject({ gen: 2, state: 'live' });
   expect(as.grants.families.filter(({ isRevoked }) => isRevoked)).toEqual([]);
+});
+
+test('status shows a login that waits for its person, until it ends or its process is gone, and how the tokens are sealed', async () => {
+  const { rig, url } = await startLoginWorld();
+  const host = hostOn(rig);
+  const [docs, other] = [host.provider('docs', url, {}), host.provider('other', url, { account: 'work' })];
+  const states = () => [docs, other].map((each) => each.describe?.()?.state);
+  await docs.refusedOnce();
+  expect([states(), docs.describe?.()?.store]).toEqual([['none', 'none'], 'file']);
+  const seen: unknown[] = [];
+  const person = async ({ url: shown }: { url: URL }) => {
+    seen.push(states(), docs.describe?.()?.next);
+    await logIn(shown.href);
+  };
+  await rig.login({ url, person });
+  expect(seen).toEqual([['pending', 'none'], 'run: hostler login docs']);
+  rig.touch();
+  await eventually('the login is found', () => states()[0] === 'granted');
+  expect(await rig.reason({ url, auth: { account: 'work' }, timeoutMs: 50, person: () => {} })).toBe('login_expired');
+  expect(states()).toEqual(['granted', 'none']);
+  const note = (by: object, untilMs: number) =>
+    rig.store.changeValue('pending', () => JSON.stringify([{ url, account: 'work', by: JSON.stringify(by), untilMs }]));
+  const holder = JSON.parse(newHolder()) as object;
+  for (const [by, untilMs, state] of [
+    [holder, Date.now() + 60_000, 'pending'],
+    [{ ...holder, ownerPid: 2 ** 22 + 1 }, Date.now() + 60_000, 'none'],
+    [holder, Date.now() - 1, 'none'],
+  ] as const) {
+    note(by, untilMs);
+    expect(states()[1]).toBe(state);
+  }
+  rig.store.changeValue('pending', () => '[null, 7, {"url":');
+  expect(states()[1]).toBe('none');
 });
 
 test('AC-A17 two tools that need different scopes, one after the other: both are reported, and asked for together', async () => {

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import type { ServerDefinition } from '../../config/server-definition.js';
 import { isAttached, isStdio } from '../../config/server-spec.js';
+import { identityPlace, keySourceOf, keyTexts } from '../../identity/identity-place.js';
 import { isHostError } from '../../kernel/errors.js';
 import { openUserStore } from './identity-config.js';
 
@@ -32,7 +33,11 @@ export async function loginFindings(
       const what = `the login of ${name} has ended (${reason})`;
       return { check, level: 'note', what, hint: `hostler login ${name}` };
     });
-    const stored: Finding = { check, level: 'ok', what: `${store.grants().length} logins are stored` };
+    const stored: Finding = {
+      check,
+      level: 'ok',
+      what: `${store.grants().length} logins are stored, sealed with ${keyTexts[keySourceOf(identityPlace(env))]}`,
+    };
     return [...(ended.length === 0 ? [stored] : ended), ...coreFindings(pid)];
   } catch (error) {
     if (!isHostError(error)) throw error;

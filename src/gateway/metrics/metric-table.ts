@@ -100,6 +100,7 @@ const states = Object.keys({
 } satisfies Record<StatusRow['state'], true>);
 const loginStates = Object.keys({
   none: true,
+  pending: true,
   granted: true,
   refreshing: true,
   step_up: true,

@@ -23,10 +23,10 @@ export interface RecoverContext {
 /** Facts about the tokens of a server, for status and `why`. Never contains a secret. Times are ISO 8601. */
 export interface AuthDescription {
   /**
-   * `none`: no login yet. `granted`: a token exists. `step_up`: a call needs more scopes. `dead`: the grant has ended. `locked`: the
-   * store cannot be opened.
+   * `none`: no login yet. `pending`: a login waits for its person. `granted`: a token exists. `step_up`: a call needs more scopes.
+   * `dead`: the grant has ended. `locked`: the store cannot be opened.
    */
-  readonly state: 'none' | 'granted' | 'refreshing' | 'step_up' | 'dead' | 'locked';
+  readonly state: 'none' | 'pending' | 'granted' | 'refreshing' | 'step_up' | 'dead' | 'locked';
   /** True if a person has to log in before all calls work. */
   readonly needsLogin: boolean;
   readonly grant: 'code' | 'client_credentials';
@@ -42,6 +42,8 @@ export interface AuthDescription {
   readonly refreshAt?: string | undefined;
   readonly lastRefreshAt?: string | undefined;
   readonly lastError?: { readonly reason: string; readonly at: string } | undefined;
+  /** What seals the stored tokens: a key file beside them, which protects copies only, or a key that the operator keeps elsewhere. */
+  readonly store?: 'file' | 'operator' | undefined;
   /** Refresh requests of this host by result: `ok`, the error of the authorization server, or `unavailable`. */
   readonly refreshes: Readonly<Record<string, number>>;
   /** What to do next; undefined: nothing. */

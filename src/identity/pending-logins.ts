@@ -1,0 +1,61 @@
+/**
+ * The logins that wait for a person, as one list in identity.db: a host shows them in its status.
+ * Invariants: the list has no secret, because `state` and verifier stay in the memory of the login. A login counts until its time is over
+ * or its process has ended.
+ */
+import { canonicalUrl } from './grant-row.js';
+import type { IdentityStore } from './identity-store.js';
+import { isHolderGone, newHolder } from './lease-holder.js';
+
+interface PendingLogin {
+  readonly url: string;
+  readonly account: string;
+  readonly by: string;
+  readonly untilMs: number;
+}
+
+/** Configured URL and `auth.account` of a server. */
+interface Target {
+  readonly url: string;
+  readonly account?: string | undefined;
+}
+
+const name = 'pending';
+const pendingMax = 64;
+
+/** Adds a login; the returned function removes it. The login goes on if the store cannot be written now. */
+export function addPending(store: IdentityStore, of: Target, nowMs: number, waitMs: number): () => void {
+  const own: PendingLogin = { ...keyOf(of), by: newHolder(), untilMs: nowMs + waitMs };
+  const change = (added: readonly PendingLogin[]) => {
+    try {
+      store.changeValue(name, (text) => {
+        const others = listOf(text).filter((each) => each.by !== own.by && isWaiting(each, nowMs));
+        return JSON.stringify([...others, ...added].slice(-pendingMax));
+      });
+    } catch {
+      // Only the status of hosts is less exact.
+    }
+  };
+  change([own]);
+  return () => change([]);
+}
+
+export function isPending(store: IdentityStore, of: Target, nowMs: number): boolean {
+  const { url, account } = keyOf(of);
+  return listOf(store.value(name)).some(
+    (each) => each.url === url && each.account === account && isWaiting(each, nowMs),
+  );
+}
+
+const keyOf = ({ url, account = '' }: Target) => ({ url: canonicalUrl(url), account });
+
+const isWaiting = ({ by, untilMs }: PendingLogin, nowMs: number): boolean => nowMs < untilMs && !isHolderGone(by);
+
+function listOf(text: string | undefined): readonly PendingLogin[] {
+  try {
+    const list: unknown = JSON.parse(text ?? '[]');
+    return Array.isArray(list) ? list.filter((each) => typeof each === 'object' && each !== null) : [];
+  } catch {
+    return [];
+  }
+}
