@@ -280,6 +280,33 @@ describe('AC-A20 a passing fault of the authorization server', () => {
   });
 });
 
+test.each([
+  ['429', faults.status(429)],
+  ['500', faults.status(500)],
+  ['403 with a page', faults.html(403)],
+  ['a reset', faults.reset()],
+] as const)(
+  'AC-A15 an authorization server that answers %s: the login is kept, and is renewed when the fault is over',
+  async (_what, fault) => {
+    const { as, rig, url } = await startLoginWorld();
+    const { row } = await rig.login({ url });
+    const clock = new FakeClock();
+    const docs = hostOn(rig, { clock }).provider('docs', url, {});
+    as.grants.expireAccessTokens();
+    as.site.fail('token', fault);
+    for (let attempt = 0; attempt < 10; attempt++) {
+      await expect(docs.refusedOnce()).rejects.toMatchObject({ code: 'reconnecting' });
+      expect([docs.describe?.()?.needsLogin, rig.store.readGrant(row.id)?.state]).toEqual([false, 'live']);
+    }
+    // All attempts but the first wait for the pause of the first.
+    expect(as.tokenRequests('refresh_token')).toHaveLength(1);
+    as.site.heal();
+    clock.advance(6 * 60_000);
+    expect(await docs.refusedOnce()).toBe(true);
+    expect(rig.store.readGrant(row.id)).toMatchObject({ state: 'live', failures: 0 });
+  },
+);
+
 describe('AC-A16 the end of a grant, on a fake clock', () => {
   test('AC-A16 a host learns of its own refusal at once, and of a refusal or a login of another process within a second', async () => {
     const { as, rig, url } = await startLoginWorld();
