@@ -12,6 +12,7 @@ import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { headerText } from '../transports/http/headers.js';
 import { canonicalUrl, sameIssuer } from './grant-row.js';
+import { isObject, type JsonObject, parseJson } from './json.js';
 import type { OAuthHttp } from './oauth-http.js';
 
 const requestsMax = 8;
@@ -57,8 +58,6 @@ export interface Discovered {
   /** The authorization server is the server itself, by the rules of 2025-03-26. */
   readonly isOldest: boolean;
 }
-
-type Json = Readonly<Record<string, unknown>>;
 
 interface Resource {
   readonly at: string | undefined;
@@ -123,7 +122,7 @@ class Discovery {
     return { at: undefined, resource: undefined, servers: [], scopes: undefined, isAbsent };
   }
 
-  #checkResource(at: string, json: Json): Resource {
+  #checkResource(at: string, json: JsonObject): Resource {
     const { url, resource: configured, issuer } = this.#input;
     const { resource, authorization_servers: servers, scopes_supported: scopes } = json;
     const isOwn = typeof resource === 'string' && (resource === configured || coversUrl(resource, url));
@@ -152,7 +151,7 @@ class Discovery {
     if (issuer !== undefined && servers.length === 0) return issuer;
     if (issuer === undefined) this.#checkIssuer(first);
     const what = `it used the authorization server ${shown(wanted)} and now names`;
-    // The issuer that is asked about is the one that is used: the server could answer another request with another one.
+    // The login uses the issuer that the question named: the server could answer a second request with another issuer.
     if (issuer === undefined && (await confirmMove?.(`${what} ${shown(first)}. Log in there?`))) {
       this.#deadlineAtMs = this.#clock.nowMs() + totalMs;
       return first;
@@ -191,8 +190,8 @@ class Discovery {
   }
 
   /**
-   * It is compared as text, shown to people and sent to other servers, so the parser must not have changed it, and people must read the
-   * same host as the parser. An issuer has neither query nor fragment (RFC 8414, 2).
+   * An issuer is compared as text, shown to people and sent to other servers. So it must be a text that the URL parser does not change,
+   * and people must see the host in it that the parser finds. It has neither query nor fragment (RFC 8414, 2).
    */
   #checkIssuer(issuer: string): void {
     const isPlain = /^[\x21-\x7e]{1,2000}$/.test(issuer) && /^https?:\/\/[^/\\?#@]+(?:\/[^\\?#]*)?$/i.test(issuer);
@@ -200,7 +199,7 @@ class Discovery {
       throw this.#refuse('metadata_invalid', 'it names an authorization server that is not a plain URL');
   }
 
-  #checkMetadata(issuer: string, json: Json): AuthorizationServer {
+  #checkMetadata(issuer: string, json: JsonObject): AuthorizationServer {
     const { issuer: own, token_endpoint: token, code_challenge_methods_supported: methods } = json;
     if (typeof own !== 'string' || !sameIssuer(own, issuer))
       throw this.#refuse(
@@ -232,13 +231,14 @@ class Discovery {
   }
 
   /** The document, or the status of an address that has none. `isOnly`: there is no other address to try. */
-  async #fetch(place: string, isOnly: boolean): Promise<{ readonly json: Json } | { readonly status: number }> {
+  async #fetch(place: string, isOnly: boolean): Promise<{ readonly json: JsonObject } | { readonly status: number }> {
     const { status, body } = await this.#get(place);
     if (status === 200) {
-      const json = parse(body);
-      if (json === 'wrong')
+      const json = parseJson(body.toString('utf8'));
+      if (isObject(json) && isShallow(json, depthMax)) return { json };
+      if (json !== undefined)
         throw this.#refuse('metadata_invalid', 'its metadata is not an object, or is nested too deeply');
-      if (json !== undefined) return { json };
+      // Such as the page of an application that answers every path.
       if (isOnly) throw this.#refuse('metadata_invalid', 'its metadata is not a JSON object');
       return { status };
     }
@@ -304,17 +304,6 @@ function coversUrl(resource: string, url: string): boolean {
 
 const strings = (value: unknown): readonly string[] | undefined =>
   Array.isArray(value) && value.every((each) => typeof each === 'string') ? (value as string[]) : undefined;
-
-/** Undefined: not JSON, such as the page of an application that answers every path. */
-function parse(body: Buffer): Json | 'wrong' | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString('utf8'));
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-    return isObject && isShallow(value, depthMax) ? (value as Json) : 'wrong';
-  } catch {
-    return undefined;
-  }
-}
 
 const isShallow = (value: unknown, left: number): boolean =>
   typeof value !== 'object' ||

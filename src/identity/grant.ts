@@ -7,7 +7,6 @@
  * durable before it is used, unless the disk refuses it for 20 s; then it is stored as soon as possible. Only the answers listed in
  * `#settle` end a grant; any other answer leaves it as it is. After an error of `refresh`, another attempt is always planned.
  */
-import { sqliteCode } from '../catalog/store/database-file.js';
 import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { NewestSecrets, type SecretSink } from '../kernel/newest-secrets.js';
@@ -18,6 +17,7 @@ import type { GrantRow, GrantTokens } from './grant-row.js';
 import { noTokenNow } from './identity-errors.js';
 import type { IdentityStore } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
+import { isBusy, storePatiently } from './open-store.js';
 import { refreshAtMs, retryDelayMs, retryWaitMs } from './refresh-timing.js';
 import { isClientRefusal, type TokenAnswer } from './token-endpoint.js';
 
@@ -163,7 +163,7 @@ export class Grant {
       const waitMs = retryWaitMs(row.retryMs, nowMs);
       if (waitMs > 0) throw this.#later(waitMs);
       if (this.#clientRefusedUntilMs > clock.nowMs()) return 'client_refused';
-      // The row that `takeLease` returns is used: only that one says whether a process that died has left the lease.
+      // Send the row that `takeLease` returns: only this row says whether a process has left its lease behind.
       const leased = this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone));
       if (leased) return this.#send(leased);
       if (clock.nowMs() >= deadlineAtMs) throw this.#later(againMs);
@@ -171,12 +171,12 @@ export class Grant {
     }
   }
 
-  /** A locked database is the same as a lease of another process: the caller looks again. */
+  /** Undefined: the database is locked. The caller tries again, as with a lease of another process. */
   #busy<T>(change: () => T): T | undefined {
     try {
       return change();
     } catch (error) {
-      if (sqliteCode(error).startsWith('SQLITE_BUSY')) return undefined;
+      if (isBusy(error)) return undefined;
       throw error;
     }
   }
@@ -194,13 +194,10 @@ export class Grant {
     const { clock, onRefresh } = this.#parts;
     const nowMs = clock.date().getTime();
     if (answer.kind === 'tokens' && (answer.accessToken || answer.refreshToken)) return this.#store(row, answer, nowMs);
-    const [reason, isSent] =
-      answer.kind === 'unavailable'
-        ? [answer.reason, answer.isSent]
-        : // An answer without a token, such as JSON of a proxy. The refresh token may have been used all the same.
-          answer.kind === 'tokens'
-          ? ['token_invalid', true]
-          : [answer.error, false];
+    const isEmpty = answer.kind === 'tokens';
+    const reason = isEmpty ? 'token_invalid' : answer.kind === 'refused' ? answer.error : answer.reason;
+    // An answer without a token, such as JSON of a proxy, may have used the refresh token all the same.
+    const isSent = isEmpty || (answer.kind === 'unavailable' && answer.isSent);
     onRefresh(answer.kind === 'refused' ? answer.error : 'unavailable');
     if (reason === 'invalid_grant') return this.#end(row, row.isInterrupted ? 'refresh_interrupted' : 'grant_revoked');
     if (isClientRefusal(answer)) {
@@ -307,20 +304,12 @@ export class Grant {
   }
 
   /** Tries the write until it succeeds. Undefined: it did not succeed within `storeMsMax`. */
-  async #persist<T>(change: () => T): Promise<T | undefined> {
-    const { clock, random, onProblem } = this.#parts;
-    const deadlineAtMs = clock.nowMs() + storeMsMax;
-    for (;;) {
-      try {
-        return change();
-      } catch (error) {
-        if (clock.nowMs() >= deadlineAtMs) {
-          onProblem(error);
-          return undefined;
-        }
-      }
-      await sleep(clock, 25 + 25 * random());
-    }
+  #persist<T>(change: () => T): Promise<T | undefined> {
+    const { clock, onProblem } = this.#parts;
+    return storePatiently(clock, change, { limitMs: storeMsMax, isPassing: () => true }).catch((error: unknown) => {
+      onProblem(error);
+      return undefined;
+    });
   }
 
   #adopt(row: GrantRow): void {
@@ -349,7 +338,7 @@ export class Grant {
     this.#cancel = clock.at(clock.nowMs() + delayMs, () => this.#due());
   }
 
-  /** A token that no request has used since is refreshed by the next use, or after a day. */
+  /** A token that no request has used is refreshed by its next use, or after a day. */
   #due(): void {
     if (this.#isUsed) return void this.refresh(true).catch(() => {});
     this.#isDue = true;

@@ -20,6 +20,7 @@ import {
   sameIssuer,
   storedFacts,
 } from './grant-row.js';
+import { parseJson } from './json.js';
 import type { Sealer } from './seal.js';
 
 const rowsMax = 1_000;
@@ -180,8 +181,8 @@ export class IdentityStore {
   }
 
   /**
-   * Takes the lease of a generation and returns its row. Undefined: another process has the lease, or a newer token is stored. A lease that
-   * a process left is recorded as interrupted: its request may have been sent.
+   * Takes the lease of a generation and returns its row. Undefined: another process has the lease, or a newer token is stored. If another
+   * process has left its lease behind, the row says that it is interrupted: the request of that process may have been sent.
    */
   takeLease(of: GrantRow, by: string, nowMs: number, isGone: (holder: string) => boolean): GrantRow | undefined {
     const { id, gen, login } = of;
@@ -302,7 +303,7 @@ export class IdentityStore {
   #grantOf(row: Row): GrantRow {
     const text = (column: string) => String(row[column]);
     const gen = Number(row.gen);
-    const { facts, isWhole } = storedFacts(parsed(row.facts));
+    const { facts, isWhole } = storedFacts(parseJson(String(row.facts)));
     const [scopes, wanted] = [listOf(row.scopes), listOf(row.wanted)];
     const key: GrantKey = {
       ...{ resource: text('resource'), issuer: text('issuer'), clientId: text('client_id'), account: text('account') },
@@ -370,16 +371,8 @@ const tokenPlace = (id: string, column: TokenColumn, gen: number, facts: GrantFa
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
 
 /** Undefined: the column is damaged. */
-function parsed(value: Row[string] | undefined): unknown {
-  try {
-    return JSON.parse(String(value));
-  } catch {
-    return undefined;
-  }
-}
-
 function listOf(value: Row[string] | undefined): string[] | undefined {
-  const list = parsed(value);
+  const list = parseJson(String(value));
   return Array.isArray(list) ? list : undefined;
 }
 

@@ -48,7 +48,7 @@ const pollMs = 1_000;
 /** A locked store is tried again: its key may have been restored. */
 const lockedMs = 30_000;
 const soonMs = 2_000;
-/** Shorter than the time between two probes of a server without login, so the probe finds a client that was repaired. */
+/** Shorter than the time between two probes of a server that needs a login, so the next probe uses a client that was corrected. */
 const clientRefusedMs = 4 * 60_000;
 const credentialsMax = 4;
 /** No other credentials are used after this time: their commands may be slow, and a lease ends after 120 s. */
@@ -101,7 +101,7 @@ export class Identity {
     this.#options = options;
   }
 
-  /** Undefined: this server has a token of its own, or none. */
+  /** Undefined: the server gets its token from a header of the configuration, or needs none. */
   providerFor({ name: server, spec }: ServerDefinition): AuthProvider | undefined {
     if (isStdio(spec) || isAttached(spec) || this.#options.folder === undefined) return undefined;
     const { auth = noAuth, url } = spec;
@@ -184,7 +184,7 @@ export class Identity {
       random,
       secrets: redactor,
       request: (current) => this.#renew(current, (each) => (sent = each)),
-      // With the client that obtained the tokens: the server may be gone meanwhile.
+      // As the client that obtained the tokens: the server may have been removed since.
       revoke: async ({ facts }, tokens) =>
         sent && revokeGrant(sent.http, { ...sent.request, endpoint: facts.revocationEndpoint }, tokens),
       // Counted for one of the servers that share the grant.
@@ -210,7 +210,7 @@ export class Identity {
     });
     const targets = [...this.#providers].filter(([{ grantId }]) => grantId === row.id).map(([, target]) => target);
     const newest = targets.at(-1);
-    // Its server was removed while another process had the lease.
+    // All its servers were removed while another process had the lease.
     if (!newest) return { kind: 'unavailable', reason: 'not_used', isSent: false, retryAfterMs: undefined };
     if (way === 'configured')
       return this.#requestAsConfigured(
@@ -323,7 +323,7 @@ export class Identity {
     const version = this.#open(false)?.dataVersion() ?? 'none';
     if (version === this.#version) return;
     for (const provider of [...this.#providers.keys()]) provider.reload();
-    // After the look, which asks for another one.
+    // Only now: `reload` resets it.
     this.#version = version;
   }
 

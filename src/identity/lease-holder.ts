@@ -5,6 +5,7 @@
 import { newId } from '../kernel/random.js';
 import { fateOf, isOwner, ownerHere, type ProcessOwner } from '../transports/stdio/process-owner.js';
 import { systemTable } from '../transports/stdio/process-table.js';
+import { parseJson } from './json.js';
 
 let own: ProcessOwner | undefined;
 
@@ -14,11 +15,6 @@ export function newHolder(): string {
 }
 
 export function isHolderGone(text: string): boolean {
-  let holder: unknown;
-  try {
-    holder = JSON.parse(text);
-  } catch {
-    return false;
-  }
+  const holder = parseJson(text);
   return isOwner(holder) && /^(?:dead|other_boot)$/.test(fateOf(holder, systemTable));
 }

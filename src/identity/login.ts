@@ -69,7 +69,7 @@ export interface LoginUi {
   /** Calls `onText` with each address that the person pastes. */
   onPaste(onText: (text: string) => void): void;
   askAgain(): void;
-  /** False: the person does not want it, or cannot be asked. `about`: only a question about the account can be answered in advance. */
+  /** False: the person says no, or cannot be asked. `about`: the option `--yes` answers questions about the account only. */
   confirm(question: string, about: 'account' | 'issuer'): Promise<boolean>;
 }
 

@@ -28,7 +28,7 @@ const scopesCountMax = 100;
 const advicesMax = 100;
 /** The caller gets `reconnecting` this much before its attempt ends. An attempt that runs out of time would ask the user to log in. */
 const leaveMs = 1_000;
-/** An authorization server that has moved is not looked at again within this time. Shorter than the probes of a server without login. */
+/** After a server has named another authorization server, its metadata is not read within this time. Shorter than the time between two probes of a server that needs a login. */
 const movedMs = 4 * 60_000;
 
 export interface ProviderParts {
@@ -43,7 +43,7 @@ export interface ProviderParts {
   readonly keySource: AuthDescription['store'];
   /** Error of the store, if it cannot be opened. */
   readonly storeError: () => HostError | undefined;
-  /** Called when logins of other processes have begun to matter: a login is needed, or there is one that may end. */
+  /** Called when logins in other processes matter from now on: this server needs a login, or has one that may end. */
   readonly watch: () => void;
   /** Called when the server has been removed. */
   readonly release: (provider: OAuthProvider) => void;

@@ -120,20 +120,27 @@ function sealerOf(database: Database.Database, keyFile: string, operator: string
   return sealer;
 }
 
-/** Changes the store for a login. A code is redeemed only once, so a store that another process writes to is tried again. */
-export async function storePatiently<T>(clock: Clock, change: () => T): Promise<T> {
-  const deadlineAtMs = clock.nowMs() + changeMsMax;
+/**
+ * Changes the store, and tries again while another process writes to it: tokens that have arrived cannot be requested again.
+ * `isPassing`: which errors are worth another try.
+ */
+export async function storePatiently<T>(
+  clock: Clock,
+  change: () => T,
+  { limitMs = changeMsMax, isPassing = isBusy } = {},
+): Promise<T> {
+  const deadlineAtMs = clock.nowMs() + limitMs;
   for (;;) {
     try {
       return change();
     } catch (error) {
-      if (!isBusy(error) || clock.nowMs() >= deadlineAtMs) throw isHostError(error) ? error : unusableStore(error);
+      if (!isPassing(error) || clock.nowMs() >= deadlineAtMs) throw isHostError(error) ? error : unusableStore(error);
     }
     await sleep(clock, changeRetryMs);
   }
 }
 
-const isBusy = (error: unknown): boolean => sqliteCode(error).startsWith('SQLITE_BUSY');
+export const isBusy = (error: unknown): boolean => sqliteCode(error).startsWith('SQLITE_BUSY');
 
 const unusableStore = (cause: unknown): HostError =>
   storeLocked(

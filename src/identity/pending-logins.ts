@@ -5,6 +5,7 @@
  */
 import { canonicalUrl } from './grant-row.js';
 import type { IdentityStore } from './identity-store.js';
+import { isObject, parseJson } from './json.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
 
 interface PendingLogin {
@@ -51,11 +52,7 @@ const keyOf = ({ url, account = '' }: Target) => ({ url: canonicalUrl(url), acco
 
 const isWaiting = ({ by, untilMs }: PendingLogin, nowMs: number): boolean => nowMs < untilMs && !isHolderGone(by);
 
-function listOf(text: string | undefined): readonly PendingLogin[] {
-  try {
-    const list: unknown = JSON.parse(text ?? '[]');
-    return Array.isArray(list) ? list.filter((each) => typeof each === 'object' && each !== null) : [];
-  } catch {
-    return [];
-  }
+function listOf(text = ''): readonly PendingLogin[] {
+  const list = parseJson(text);
+  return Array.isArray(list) ? (list.filter(isObject) as readonly object[] as readonly PendingLogin[]) : [];
 }

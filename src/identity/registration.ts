@@ -16,8 +16,9 @@ import type { AuthorizationServer, Discovered } from './discovery.js';
 import { type ClientAuthMethod, type RegistrationWay, sameIssuer } from './grant-row.js';
 import { refusal } from './identity-errors.js';
 import type { ClientRow, NewGrant } from './identity-store.js';
+import { objectOf } from './json.js';
 import type { OAuthHttp } from './oauth-http.js';
-import { type OAuthClient, objectOf, type TokenAnswer } from './token-endpoint.js';
+import type { OAuthClient, TokenAnswer } from './token-endpoint.js';
 
 const answerCharsShown = 2_048;
 const clientName = 'Hostler';

@@ -2,7 +2,7 @@
  * Requests to token and revocation endpoints, and the meaning of their answers (a fixed list).
  * Not here: what a grant does with an answer (grant.ts, login.ts).
  * Invariants: the text of an authorization server is never part of an answer; an error is one of the registered words or
- * `other`. A refresh token of a 200 is returned even if the access token beside it is no good.
+ * `other`. A refresh token of an answer with status 200 is returned even if the access token beside it is unusable.
  */
 import type { ClientAuth } from 'oauth4webapi';
 import { HostError } from '../kernel/errors.js';
@@ -10,6 +10,7 @@ import { headerText } from '../transports/http/headers.js';
 import { parseRetryAfter } from '../transports/http/http-errors.js';
 import type { WholeAnswer } from '../transports/http/whole-exchange.js';
 import type { ClientAuthMethod } from './grant-row.js';
+import { type JsonObject, objectOf } from './json.js';
 import type { OAuthHttp } from './oauth-http.js';
 
 const tokenRequestMs = 20_000;
@@ -36,7 +37,7 @@ export interface TokenRequest {
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** Parameters of a request for a token; those of Hostler are left out if they are empty. */
+/** Parameters of a request for a token: those of the configuration, and those of Hostler that are not empty. */
 export const tokenParameters = (
   configured: Readonly<Record<string, string>> | undefined,
   resource: string | undefined,
@@ -166,7 +167,7 @@ export function readTokenAnswer({ status, headers, body }: WholeAnswer, now: Dat
   return { kind: 'unavailable', reason: `status_${status}`, isSent, retryAfterMs };
 }
 
-function tokensOf(json: Readonly<Record<string, unknown>>): TokenAnswer {
+function tokensOf(json: JsonObject): TokenAnswer {
   const { access_token: access, refresh_token: refresh, token_type: type, expires_in: expires, scope } = json;
   const isBearer = typeof type === 'string' && type.toLowerCase() === 'bearer';
   const seconds = typeof expires === 'string' ? Number(expires) : expires;
@@ -183,14 +184,3 @@ function tokensOf(json: Readonly<Record<string, unknown>>): TokenAnswer {
 
 const isToken = (value: unknown): value is string =>
   typeof value === 'string' && value.length <= tokenCharsMax && /^[\x21-\x7e]+$/.test(value);
-
-export function objectOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString('utf8'));
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
-  } catch {
-    return undefined;
-  }
-}
