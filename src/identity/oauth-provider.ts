@@ -26,9 +26,12 @@ const burstMs = 10_000;
 const stepUpsPerHour = 20;
 const scopesCountMax = 100;
 const advicesMax = 100;
-/** The caller gets `reconnecting` this much before its attempt ends. An attempt that runs out of time would ask the user to log in. */
+/** A caller gets `reconnecting` this long before its attempt runs out of time: such an attempt would ask the user to log in. */
 const leaveMs = 1_000;
-/** After a server has named another authorization server, its metadata is not read within this time. Shorter than the time between two probes of a server that needs a login. */
+/**
+ * After a server has named another authorization server, its metadata is not read again within this time. It is shorter than the time between
+ * two probes of a server that needs a login.
+ */
 const movedMs = 4 * 60_000;
 
 export interface ProviderParts {
