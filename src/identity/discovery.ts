@@ -6,6 +6,7 @@
  * Invariants: a failed check ends discovery; the next address is tried only if the document is not at this one. No request reaches an
  * authorization server before the resource was checked. The rules of 2025-03-26 apply only if no newer server can be meant.
  */
+import type { AuthorizationServer as Metadata } from 'oauth4webapi';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -36,18 +37,8 @@ export interface DiscoveryInput {
   readonly confirmMove?: ((question: string) => Promise<boolean>) | undefined;
 }
 
-/** Metadata of an authorization server, as far as it is used. */
-export interface AuthorizationServer {
-  readonly issuer: string;
-  readonly authorization_endpoint?: string;
-  readonly token_endpoint: string;
-  readonly registration_endpoint?: string;
-  readonly revocation_endpoint?: string;
-  readonly scopes_supported?: readonly string[];
-  readonly token_endpoint_auth_methods_supported?: readonly string[];
-  readonly client_id_metadata_document_supported?: boolean;
-  readonly authorization_response_iss_parameter_supported?: boolean;
-}
+/** Checked metadata of an authorization server: only members that Hostler uses. */
+export type AuthorizationServer = Readonly<Metadata> & { readonly token_endpoint: string };
 
 export interface Discovered {
   readonly as: AuthorizationServer;
@@ -302,7 +293,7 @@ function coversUrl(resource: string, url: string): boolean {
   return ownPath === path || ownPath.startsWith(`${path}/`);
 }
 
-const strings = (value: unknown): readonly string[] | undefined =>
+const strings = (value: unknown): string[] | undefined =>
   Array.isArray(value) && value.every((each) => typeof each === 'string') ? (value as string[]) : undefined;
 
 const isShallow = (value: unknown, left: number): boolean =>

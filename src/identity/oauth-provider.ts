@@ -25,6 +25,7 @@ const stepUpsPerBurst = 4;
 const burstMs = 10_000;
 const stepUpsPerHour = 20;
 const scopesCountMax = 100;
+const tooManyScopes = `the server has asked for more than ${scopesCountMax} scopes; tell its operator`;
 const advicesMax = 100;
 /** A caller gets `reconnecting` this long before its attempt runs out of time: such an attempt would ask the user to log in. */
 const leaveMs = 1_000;
@@ -264,7 +265,7 @@ export class OAuthProvider implements AuthProvider {
     if (this.#auth.grant === 'client_credentials')
       return this.#turns.runExclusive('', () => this.#stepUpAlone(asked, challenge));
     const union = unionOf(row, asked);
-    if (union.length > scopesCountMax) return this.#refuseMany(asked);
+    if (union.length > scopesCountMax) return this.#refuse(asked, 'scope_denied', tooManyScopes);
     if (!asked.every((scope) => row.wanted.includes(scope))) this.#onNews('step_up');
     const nowMs = this.#parts.clock.date().getTime();
     const before = row.facts.asked.filter(
@@ -283,7 +284,7 @@ export class OAuthProvider implements AuthProvider {
     if (!row) return false;
     if (hasScopes(row, asked)) return true;
     const union = unionOf(row, asked);
-    if (union.length > scopesCountMax) return this.#refuseMany(asked);
+    if (union.length > scopesCountMax) return this.#refuse(asked, 'scope_denied', tooManyScopes);
     const nowMs = this.#parts.clock.nowMs();
     const set = asked.join(' ');
     this.#stepUps = this.#stepUps.filter(({ atMs }) => nowMs - atMs < stepUpMs);
@@ -294,11 +295,6 @@ export class OAuthProvider implements AuthProvider {
     this.#stepUps.push({ set, atMs: nowMs });
     this.#onNews('step_up');
     return this.#acquire(union, challenge);
-  }
-
-  #refuseMany(asked: readonly string[]): boolean {
-    const hint = `the server has asked for more than ${scopesCountMax} scopes; tell its operator`;
-    return this.#refuse(asked, 'scope_denied', hint);
   }
 
   #denied(asked: readonly string[]): boolean {

@@ -15,17 +15,14 @@ interface PendingLogin {
   readonly untilMs: number;
 }
 
-/** Configured URL and `auth.account` of a server. */
-interface Target {
-  readonly url: string;
-  readonly account?: string | undefined;
-}
+/** Its URL and `auth.account`. */
+type ConfiguredServer = { readonly url: string; readonly account?: string | undefined };
 
 const name = 'pending';
 const pendingMax = 64;
 
 /** Adds a login; the returned function removes it. The login goes on if the store cannot be written now. */
-export function addPending(store: IdentityStore, of: Target, nowMs: number, waitMs: number): () => void {
+export function addPending(store: IdentityStore, of: ConfiguredServer, nowMs: number, waitMs: number): () => void {
   const own: PendingLogin = { ...keyOf(of), by: newHolder(), untilMs: nowMs + waitMs };
   const change = (added: readonly PendingLogin[]) => {
     try {
@@ -41,14 +38,14 @@ export function addPending(store: IdentityStore, of: Target, nowMs: number, wait
   return () => change([]);
 }
 
-export function isPending(store: IdentityStore, of: Target, nowMs: number): boolean {
+export function isPending(store: IdentityStore, of: ConfiguredServer, nowMs: number): boolean {
   const { url, account } = keyOf(of);
   return listOf(store.value(name)).some(
     (each) => each.url === url && each.account === account && isWaiting(each, nowMs),
   );
 }
 
-const keyOf = ({ url, account = '' }: Target) => ({ url: canonicalUrl(url), account });
+const keyOf = ({ url, account = '' }: ConfiguredServer) => ({ url: canonicalUrl(url), account });
 
 const isWaiting = ({ by, untilMs }: PendingLogin, nowMs: number): boolean => nowMs < untilMs && !isHolderGone(by);
 
