@@ -1,8 +1,8 @@
-/** More doublings exceed every limit; the bound keeps the result finite. */
+/** More doublings than this exceed every limit in use, and would overflow. */
 const doublingsMax = 30;
 
 export const backoffMs = (baseMs: number, times: number, maxMs: number): number =>
   Math.min(baseMs * 2 ** Math.min(Math.max(times, 0), doublingsMax), maxMs);
 
-/** Limit of a `Retry-After` that delays the next connection: a server that has recovered must be served soon. */
+/** Longest `Retry-After` that may delay the next connection, so that a server that recovers early is used again soon. */
 export const openingPauseMsMax = 15_000;

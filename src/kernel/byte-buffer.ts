@@ -43,7 +43,7 @@ export class ByteBuffer {
     return true;
   }
 
-  /** Returns the bytes as one buffer that the caller may store, and empties this one. */
+  /** Returns the bytes as one buffer that the caller may store, and empties this buffer. */
   take(): Buffer {
     const isOne = this.#slabs.length <= 1 && this.#lastUsed * 2 >= this.#last.length;
     const taken = isOne ? this.#last.subarray(0, this.#lastUsed) : Buffer.concat(this.#slabs, this.length);
@@ -70,7 +70,7 @@ export class ByteBuffer {
 }
 
 /**
- * Copies bytes that stay in memory for long. `Buffer.from` copies small ones into an 8 KiB block that Node shares between
+ * Copies bytes that stay in memory for long. `Buffer.from` copies a few bytes into an 8 KiB block that Node shares between
  * buffers, so a copy of two bytes would retain the whole block.
  */
 export function unpooledCopy(bytes: Uint8Array): Buffer {

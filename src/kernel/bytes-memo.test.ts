@@ -3,7 +3,7 @@ import { BytesMemo } from './bytes-memo.js';
 
 const keep = () => true;
 
-test('the value of equal bytes is computed once, and that of bytes that must not be cached each time', () => {
+test('a value is computed once for equal bytes; a value that must not be cached is computed each time', () => {
   const memo = new BytesMemo<string>();
   let made = 0;
   const make = (bytes: Buffer) => `${++made} ${bytes.toString('utf8')}`;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Cancellation, isCancelSignal } from './cancel-signal.js';
 
-test('listeners are called once and in order; removed and later ones are not', () => {
+test('listeners are called once, in order, unless they were removed or added after the abort', () => {
   const heard: string[] = [];
   const cancellation = new Cancellation();
   const gone = () => heard.push('gone');
@@ -30,7 +30,7 @@ test('a listener may remove itself and add another, and the order is kept', () =
   expect(heard).toEqual(['second', 'third']);
 });
 
-test('a listener that adds or removes others during the abort changes nothing', () => {
+test('listeners that are added or removed during the abort do not change which ones are called', () => {
   const heard: string[] = [];
   const cancellation = new Cancellation();
   const second = () => heard.push('second');

@@ -13,7 +13,7 @@ export interface Clock {
   sinceBootMs?(): number;
   /** Wall time, which may jump. */
   date(): Date;
-  /** Runs `run` once at `atMs` or as soon after as possible; returns its cancel. Never keeps the process alive. */
+  /** Runs `run` once at `atMs` or as soon after as possible. Returns a function that cancels it. Never keeps the process alive. */
   at(atMs: number, run: () => void): Cancel;
 }
 

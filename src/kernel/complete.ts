@@ -1,2 +1,2 @@
-/** All members, optional ones too, must be given. For copies made member by member: a forgotten member does not compile. */
+/** Requires all members, even optional ones. A copy that is made member by member and forgets one does not compile. */
 export type Complete<T> = { readonly [Key in keyof Required<T>]: T[Key] };

@@ -37,7 +37,7 @@ test('a folder that does not exist is an error', () => {
   expect(() => createOnce(path.join(folder, 'none', 'key'), 'x')).toThrow('ENOENT');
 });
 
-test('a draft that cannot be removed is no error', () => {
+test('a draft that cannot be removed is not an error', () => {
   const file = path.join(folder, 'kept');
   const restore = replace({ rmSync: () => fail('EPERM') });
   expect(createOnce(file, 'first')).toBe(true);
@@ -61,7 +61,7 @@ describe('without hard links', () => {
     ]);
   });
 
-  test('a creation that was cut leaves no part of the file, and the next one succeeds', () => {
+  test('an interrupted creation leaves no part of the file, and the next one succeeds', () => {
     const { own, file } = noLinks('cut');
     const cut = (_from: unknown, to: unknown) => {
       writeFileSync(`${String(to)}`, '');
@@ -81,7 +81,7 @@ describe('without hard links', () => {
     expect([createOnce(file, 'first'), readFileSync(file, 'utf8'), readdirSync(own)]).toEqual([true, 'first', ['key']]);
   });
 
-  test('a symbolic link is not replaced, also if it leads nowhere', () => {
+  test('a symbolic link is not replaced, even if its target does not exist', () => {
     const { file } = noLinks('link');
     fs.symlinkSync('nowhere', file);
     expect([createOnce(file, 'first'), fs.readlinkSync(file)]).toEqual([false, 'nowhere']);

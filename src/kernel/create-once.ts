@@ -1,12 +1,12 @@
 /**
  * Creates a file that only its owner can read, with its whole content.
- * Invariant: if several processes create it at the same time, one of them decides its content, and no reader sees a part of it.
+ * Invariant: if several processes create it at the same time, one of them decides its content, and no reader sees an incomplete file.
  */
 import { closeSync, fsyncSync, linkSync, lstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { withEditLock } from './edit-lock.js';
 import { newId } from './random.js';
 
-/** False: the file exists. */
+/** Returns false if the file already exists. */
 export function createOnce(file: string, text: string): boolean {
   const draft = `${file}.${newId()}`;
   try {
@@ -30,7 +30,7 @@ function place(draft: string, file: string): boolean {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
   }
-  // Some file systems do not support hard links. A rename replaces a file, so only one process at a time looks and renames.
+  // Some file systems do not support hard links. A rename replaces a file, so only one process at a time checks and renames.
   return withEditLock(file, () => {
     if (lstatSync(file, { throwIfNoEntry: false })) return false;
     renameSync(draft, file);
@@ -38,11 +38,11 @@ function place(draft: string, file: string): boolean {
   });
 }
 
-/** The file is there; a draft that stays is no reason to say that it is not. */
+/** A draft that cannot be removed must not change the result of `createOnce`. */
 function remove(draft: string): void {
   try {
     rmSync(draft, { force: true });
   } catch {
-    // Only its owner can read it.
+    // The draft stays. Only its owner can read it.
   }
 }

@@ -38,7 +38,10 @@ function create(file: string, text: string): boolean {
   }
 }
 
-/** Removes the lock of a process that has exited. A second file selects one waiter, so no waiter removes a newer lock. */
+/**
+ * Removes the lock of a process that has exited. The waiter that creates a second file, named after the token of this lock, removes
+ * the lock. So no other waiter removes a newer lock.
+ */
 function removeStale(lock: string): boolean {
   const seen = read(lock);
   const [, pid, token, machine] = /^(\d{1,10}) ([0-9a-f]{16}) (.*)\n$/.exec(seen) ?? [];

@@ -46,7 +46,7 @@ describe('the table of codes', () => {
 });
 
 describe('HostError', () => {
-  test('with other facts is a new error, and all else is unchanged', () => {
+  test('with() copies the error with the given changes, and leaves the original unchanged', () => {
     const cause = new Error('why');
     const error = new HostError('transport', 'm', { server: 's', reason: 'exit', hint: 'wait', cause });
     const other = error.with({ requestId: 'r1', reason: 'gone' });
@@ -61,7 +61,7 @@ describe('HostError', () => {
     ]);
   });
 
-  test('may be retried only when the request surely did not run', () => {
+  test('is retryable only if the request certainly did not run', () => {
     expect(new HostError('transport', 'm', { execution: 'not_executed' }).retryable).toBe(true);
     expect(new HostError('transport', 'm', { execution: 'uncertain' }).retryable).toBe(false);
     expect(new HostError('timeout', 'm').retryable).toBe(false);
@@ -70,7 +70,7 @@ describe('HostError', () => {
     expect(new HostError('outcome_uncertain', 'm', { execution: 'not_executed' }).retryable).toBe(false);
   });
 
-  test('shows its facts and hint, and keeps its cause to itself', () => {
+  test('as JSON has its details and hint, but not its cause', () => {
     const error = new HostError('transport', 'gone', {
       server: 'files',
       hint: 'reload',
@@ -100,7 +100,7 @@ describe('E18 an error that stays in memory', () => {
     expect(cause.cause).not.toBe(root);
   });
 
-  test('has a bounded number of them, of bounded length, whatever they are', () => {
+  test('has a bounded number of causes of bounded length, of any type', () => {
     let error: unknown = { toString: () => 'x'.repeat(5_000) };
     for (let depth = 0; depth < 10; depth++) error = new Error(`${depth}`, { cause: error });
     let causes = 0;
@@ -114,7 +114,7 @@ describe('E18 an error that stays in memory', () => {
     });
   });
 
-  test('keeps what it can of a cause whose members are no texts or throw', () => {
+  test('has the readable members of a cause whose other members throw or are not texts', () => {
     const throws = {
       get: () => {
         throw new Error('no');

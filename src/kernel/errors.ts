@@ -10,7 +10,7 @@ type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
 interface ErrorFacts {
   /** HTTP status if the error is the whole response. */
   readonly http: number;
-  /** JSON-RPC code. Codes of Hostler are outside -32768..-32000, which the protocol reserves. */
+  /** JSON-RPC code. Codes that Hostler defines are outside -32768..-32000, which the protocol reserves. */
   readonly rpc: number;
   readonly retry: RetryAdvice;
 }
@@ -144,7 +144,7 @@ export class HostError extends Error {
   }
 }
 
-/** The request did not reach its server, or the server refused it before executing it. */
+/** Makes an error for a request that did not reach its server, or that the server refused before executing it. */
 export const notExecuted = (code: ErrorCode, message: string, hint?: string, facts: HostErrorOptions = {}): HostError =>
   new HostError(code, message, { ...facts, hint, execution: 'not_executed' });
 
@@ -158,7 +158,7 @@ export function joinFaults([first, ...others]: readonly HostError[]): HostError 
   return others.length === 0 ? first : first.with({ cause: new AggregateError(others) });
 }
 
-/** All faults of an error that `joinFaults` may have made. */
+/** Returns the faults that `joinFaults` put into this error; for any other error, the error itself. */
 export const faultsOf = (error: HostError): readonly HostError[] =>
   error.cause instanceof AggregateError ? [error, ...(error.cause.errors as HostError[])] : [error];
 

@@ -69,7 +69,7 @@ describe('a full queue', () => {
     expect(queue.push('b', entry('b', 2)).admitted).toBe(false);
   });
 
-  test('without any places refuses every entry', () => {
+  test('with a limit of 0 refuses every entry', () => {
     expect(new FairQueue<Entry>(0).push('a', entry('a', 1)).admitted).toBe(false);
   });
 });

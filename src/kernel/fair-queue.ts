@@ -5,7 +5,7 @@
  * Invariant: while there are entries, neither the first nor the last place is a gap.
  */
 export class Fifo<Entry extends object> {
-  /** Undefined: a gap, because the entry has left. Entries begin at `#head`. */
+  /** A place is undefined after its entry has left (a gap). Entries begin at `#head`. */
   #places: (Entry | undefined)[] = [];
   #head = 0;
   #size = 0;
@@ -33,7 +33,7 @@ export class Fifo<Entry extends object> {
     return entry;
   }
 
-  /** Returns false if the entry is not in the queue. Quick at the beginning; an entry further on is searched for. */
+  /** Returns false if the entry is not in the queue. The search begins at the oldest entry. */
   delete(entry: Entry): boolean {
     const at = this.#places.indexOf(entry, this.#head);
     if (at < 0) return false;
@@ -67,7 +67,7 @@ export type Admission<Entry> =
  */
 export class FairQueue<Entry extends object> {
   readonly #entriesMax: number;
-  /** The next party is first. */
+  /** In the order of service: the party that is served next is first. */
   readonly #lines = new Map<string, Fifo<Entry>>();
   #size = 0;
 

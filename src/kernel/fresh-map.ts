@@ -23,7 +23,7 @@ export class FreshMap<K, V> {
     this.#map.set(key, value);
   }
 
-  /** Copying takes at most one step for each deletion. */
+  /** Copies the map only after more deletions than there are entries, so copying costs at most one step per deletion. */
   delete(key: K): void {
     if (!this.#map.delete(key) || ++this.#deletions < deletionsMin + this.#map.size) return;
     this.#map = new Map(this.#map);

@@ -12,11 +12,11 @@ export const LIMITS = {
   members: 1_000,
   /** Messages in one JSON-RPC batch (protocol 2025-03-26 only). */
   batch: 100,
-  /** Bytes queued for one server. Beyond it a call is refused as `overloaded`. */
+  /** Bytes queued for one server. Beyond this limit a call is refused as `overloaded`. */
   outboundBytes: 16 * MiB,
-  /** Unanswered requests to one server. */
+  /** Unanswered requests that Hostler sent to one server. */
   pendingRequests: 10_000,
-  /** Unanswered requests of one server. */
+  /** Unanswered requests that one server sent to Hostler. */
   inboundRequests: 256,
   /** Total bytes of the params of `inboundRequests`. */
   inboundRequestBytes: 16 * MiB,
@@ -34,7 +34,7 @@ export const LIMITS = {
   /** Any other list of a server. It is only forwarded. */
   listBytes: 64 * MiB,
   listItems: 50_000,
-  /** Arguments of a call that are hashed. Larger ones are sent, but not cached, shared or recorded. */
+  /** Arguments of a call that are hashed. The call of larger arguments is sent, but not cached, shared or recorded. */
   hashedBytes: 256 * KiB,
   quotedChars: 2 * KiB,
 } as const;

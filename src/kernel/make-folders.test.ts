@@ -7,7 +7,7 @@ import { makeFolders } from './make-folders.js';
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-folders-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test('all missing folders are made for their user alone; those that exist stay as they are', () => {
+test('missing folders are made for their owner alone; existing folders do not change', () => {
   const made = path.join(folder, 'a/b/c');
   makeFolders(made);
   makeFolders(made);

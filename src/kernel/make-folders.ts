@@ -1,5 +1,5 @@
 /**
- * Makes a folder and the missing folders above it, for their user alone.
+ * Makes a folder and the missing folders above it. Only their owner can open them.
  * Invariant: always returns or throws. Node's `recursive` never returns for a folder in which nothing can be created, such as one
  * below /proc.
  */
@@ -11,12 +11,12 @@ export const isFolder = (file: string): boolean => statSync(file, { throwIfNoEnt
 export function makeFolders(folder: string): void {
   if (isFolder(folder)) return;
   const parent = path.dirname(folder);
-  // A root has itself as its parent. It can be missing: a drive of Windows.
+  // The parent of a root is the root itself. A root can be missing: a drive on Windows.
   if (parent !== folder) makeFolders(parent);
   try {
     mkdirSync(folder, { mode: 0o700 });
   } catch (error) {
-    // Another process may have made it meanwhile.
+    // Another process may have made the folder meanwhile.
     if (!isFolder(folder)) throw error;
   }
 }

@@ -1,4 +1,4 @@
-/** Keeps the newest values of one secret redacted: texts with an older value may still arrive. */
+/** Redacts the newest values of one secret, not only the current one: a text with an older value may still arrive. */
 
 /** `know` adds a value to redact. `forget` removes one owner of the value; it is redacted as long as it has another owner. */
 export interface SecretSink {

@@ -1,12 +1,12 @@
 /**
- * Reports to the embedder problems that are not the outcome of a call, and events.
+ * Reports events to the embedder, and problems that are not the outcome of a call.
  * Invariant: a report that throws or rejects is ignored and does not interrupt the host.
  */
 import { isHostError } from './errors.js';
 
 export type Report = (error: unknown) => void;
 
-/** Default `onProblem`: shows a mistake in the configuration on stderr, or to `process.on('warning')`. */
+/** Default `onProblem`: emits a process warning, which Node prints on stderr and passes to `process.on('warning')`. */
 export const warnProcess: Report = (error) => {
   const { message, hint, code } = isHostError(error)
     ? error

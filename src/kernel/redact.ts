@@ -1,6 +1,6 @@
 /**
  * Redacts secrets in text before it reaches a log, an error, a status row or a person. It finds known values (also in base64,
- * hex, URL and JSON-escaped form) and patterns of known kinds of secrets. Each pattern is linear, also for hostile text.
+ * hex, URL and JSON-escaped form) and patterns of known kinds of secrets. Each pattern takes linear time, even on hostile text.
  * Not here: control characters (terminal-text.ts).
  */
 import { setBounded } from './bounded-map.js';
@@ -73,8 +73,8 @@ export interface Redactor {
   /** For text of servers: also redacts what follows a label such as `token:`. */
   readonly redact: Redact;
   /**
-   * For texts that Hostler composes, such as `wants authorization: log in`: redacts no text after a label. Text that they quote was
-   * redacted before.
+   * For texts that Hostler composes, such as `wants authorization: log in`: does not redact the words after a label. Text of a
+   * server that such a text quotes was redacted before.
    */
   readonly mask: Redact;
   /** Without `owner`, the value is known until it is forgotten without an owner. */

@@ -9,7 +9,7 @@ import { Fifo } from './fair-queue.js';
 /** Refusals per `tickMs`; the rest are delayed. */
 const refusalsPerTick = 32;
 const tickMs = 5;
-/** Maximum of delayed refusals: those of half a second. Further refusals run at once. */
+/** Maximum of delayed refusals: as many as run in half a second. Further refusals run at once. */
 const delayedMax = 3_200;
 /** The longest delay. A request whose deadline is nearer is refused at once. */
 const refusalDelayMsMax = (delayedMax / refusalsPerTick) * tickMs;

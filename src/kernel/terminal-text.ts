@@ -21,7 +21,7 @@ export function neutraliseLine(text: string, maxChars: number): string {
   return headOf(line, maxChars * 2);
 }
 
-/** Does not cut a surrogate pair in two. */
+/** Returns the first `maxChars` characters and an ellipsis, without splitting a surrogate pair. */
 function headOf(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text;
   return `${text.slice(0, maxChars).replace(/[\ud800-\udbff]$/, '')}…`;
@@ -47,7 +47,7 @@ export const unseenCharacters = (text: string): string[] => [
   ...new Set([...(text.match(unsafe) ?? []), ...(text.match(blank) ?? [])].map(codePoint)),
 ];
 
-/** Shows these characters in place, as `<U+202E>`. For a reader who compares two texts. */
+/** Replaces each of these characters by its code point, such as `<U+202E>`. For a reader who compares two texts. */
 export const showUnseen = (text: string): string =>
   text
     .replace(unsafe, (character) => `<${codePoint(character)}>`)
