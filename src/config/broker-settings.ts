@@ -25,13 +25,14 @@ const listen = z.extend(z.omit(listenEntry, { drain: true, tls: true }), {
 });
 const limits = z.strictObject({
   connections: count(100_000, 4_096),
-  /** Calls of one worker that run at the same time. A worker sends no more than the maximum. */
+  /** Calls of one worker that run at the same time. The largest value is the most that a worker sends. */
   callsPerWorker: count(192, 64),
   /** Bytes that are read from one worker in a second. Without effect on NATS. */
   bytesPerSecond: count(1024 ** 3, 16 * 1024 ** 2),
 });
 
-const separateBroker = 'workers connect to hostler up directly; several hosts use NATS: write nats:// or tls://';
+const separateBroker =
+  'must be the address of a NATS server (nats:// or tls://); without NATS leave it out, and workers connect to hostler up';
 
 export const brokerEntry = z.strictObject({
   listen: z.prefault(listen, {}),

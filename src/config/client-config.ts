@@ -1,8 +1,8 @@
 /**
- * Normalises what MCP clients write to our own shape: servers of every table under `mcpServers`, by slug, with keys of ours only.
+ * Converts a configuration as MCP clients write it to Hostler's own shape: all servers in `mcpServers`, by slug, with Hostler's keys.
  * Not here: the keys (client-keys.ts), placeholders (placeholders.ts), validation (host-config.ts).
- * Invariants: pure, apart from one look for a program whose name has blanks. Never throws. A configuration in our own shape does
- * not change, so normalising it twice has no further effect. A key that looks like a misspelt key of ours stays, and validation
+ * Invariants: pure, except that it looks for the file of a command with blanks. Never throws. A configuration in Hostler's shape does
+ * not change, so normalising it twice has no further effect. A key that looks like a misspelt key of Hostler stays, and validation
  * refuses it. No entry is lost: every name of the file is a name of the result.
  */
 import { statSync } from 'node:fs';
@@ -33,8 +33,9 @@ export interface Normalised {
   readonly written: ReadonlyMap<string, string>;
 }
 
-/** `reason` of a note, which is no fault of the configuration, and of a warning, which a person should read. */
+/** `reason` of a remark that is not a fault of the configuration. */
 export const noteReason = 'note';
+/** `reason` of a remark that a person should read. */
 export const warningReason = 'warning';
 export const isRemark = ({ details: { reason } }: HostError): boolean =>
   reason === noteReason || reason === warningReason;
@@ -45,7 +46,7 @@ const shownChars = 64;
 const namesListed = 20;
 const shown = (name: string): string => neutraliseLine(name, shownChars);
 
-/** `config`: plain data, as of copy-config.ts or config-file.ts. */
+/** `config`: plain data, as copy-config.ts and config-file.ts return it. */
 export function normaliseConfig(config: unknown): Normalised {
   return isTable(config) ? new Normaliser().of(config) : { config, notes: [], written: new Map() };
 }
@@ -77,7 +78,7 @@ class Normaliser {
   }
 
   #servers(tables: readonly (readonly [string, Table])[]): Table {
-    // If two tables have a server of the same name, our own table has priority.
+    // If two tables have a server of the same name, `mcpServers` has priority.
     const ordered = [...tables].sort(([a], [b]) => Number(b === 'mcpServers') - Number(a === 'mcpServers'));
     const entries = new Map<string, readonly [string, unknown]>();
     for (const [table, members] of ordered)
@@ -108,7 +109,7 @@ class Normaliser {
       else if (serverKeys.includes(key) || isMisspelt(key, serverKeys, unusedKeys, descriptiveKeys)) entry[key] = value;
       else if (!descriptiveKeys.has(key)) this.#isUnused(key, source);
     }
-    // Keys of clients come last, because our own keys have priority.
+    // Keys of clients come last, because Hostler's keys have priority.
     for (const put of late) put();
     this.#fitTransport(entry, given.type, from);
     this.#fitCommand(entry, `${from}.command`);
@@ -121,11 +122,11 @@ class Normaliser {
   #put(entry: Table, { to, convert }: ClientKey, given: unknown, at: string, source: string): void {
     const value = convert ? convert(given) : (given ?? undefined);
     if (value === undefined) return;
-    // Only the key `command` itself may hold a nested entry; an object under another name is ignored.
+    // Only a key written as `command` may contain a nested entry. An object in an alias such as `cmd` is ignored.
     if (to === 'command' && isTable(value)) return;
     const [first = '', member] = to.split('.');
     const inner = member === undefined ? entry : entry[first];
-    // Validation refuses any other value.
+    // A value that is no table stays as it is, and validation refuses it.
     if (inner !== undefined && !isTable(inner)) return;
     const holder = member === undefined ? entry : merged({}, inner ?? {});
     const name = member ?? first;
@@ -174,7 +175,7 @@ class Normaliser {
   }
 }
 
-/** Tables are merged and lists are joined; any other value of ours stays. */
+/** Merges tables and joins lists. For any other value, Hostler's key has priority. */
 function joined(name: string, ours: unknown, theirs: unknown): unknown {
   if (ours === undefined) return theirs;
   if (name === 'enabled') return ours === true ? theirs : ours;
@@ -191,7 +192,7 @@ function tableIn(key: string, value: unknown): readonly [string, Table] | undefi
   return servers.length === 0 ? undefined : [key, Object.fromEntries(servers)];
 }
 
-/** Gemini CLI and Zed have a `telemetry` of their own. */
+/** Gemini CLI and Zed also write a key `telemetry`, with other members. */
 const isOurs = (key: string, value: unknown): boolean =>
   (hostConfigKeys as readonly string[]).includes(key) &&
   !(key === 'telemetry' && isTable(value) && isForeignTelemetry(Object.keys(value)));

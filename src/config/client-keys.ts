@@ -1,15 +1,15 @@
 /**
- * The keys that MCP clients write, and the key of ours that each becomes. Data, read by client-config.ts; docs/configuration.md
- * lists the same rows.
+ * Maps the keys that MCP clients write to Hostler's keys. client-config.ts applies the table, and docs/configuration.md lists the
+ * same rows.
  * Checked on 2026-11-17 against Claude Code, Claude Desktop, Cursor, VS Code, Windsurf, Cline, Roo, Zed, Codex, Gemini CLI,
  * opencode, Goose, Copilot CLI, Kiro, Amp and Warp.
  */
 
-/** Returns the value of our key; undefined leaves it out. */
+/** Returns the value of Hostler's key; undefined leaves the key out. */
 type Convert = (value: unknown) => unknown;
 
 export interface ClientKey {
-  /** Path of our key in the entry. */
+  /** Path of Hostler's key in the entry. */
   readonly to: string;
   readonly convert?: Convert;
 }
@@ -19,7 +19,7 @@ export const serverTables: readonly string[] = [
   ...['mcpServers', 'servers', 'context_servers', 'mcp_servers', 'amp.mcpServers', 'mcp.servers', 'mcp'],
 ];
 
-/** Keys of clients at the top level that look like misspelt keys of ours. */
+/** Keys of clients at the top level that look like misspelt keys of Hostler. */
 export const clientTopKeys: ReadonlySet<string> = new Set(['inputs', 'sandbox', 'rules', 'modes', 'models', 'mode']);
 
 const transports: Readonly<Record<string, string | undefined>> = {
@@ -46,7 +46,10 @@ const inMs = (value: unknown, unitMs: (number: number) => number): unknown => {
   // Clients write 0 for `no limit`; Hostler then uses its default limit.
   return number > 0 ? Math.min(Math.ceil(number * unitMs(number)), durationMaxMs) : undefined;
 };
-/** Cline, Codex and Goose write seconds, the others milliseconds. No client has a limit below one second or above 16 minutes. */
+/**
+ * Cline, Codex and Goose write seconds, the others milliseconds. A number below 1,000 counts as seconds, because no client has a
+ * limit below one second or above 16 minutes.
+ */
 const timeout: Convert = (value) => inMs(value, (number) => (number < secondsBelow ? 1_000 : 1));
 const seconds: Convert = (value) => inMs(value, () => 1_000);
 

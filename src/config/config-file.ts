@@ -2,7 +2,7 @@
  * Reads `hostler.json`: JSON with comments and trailing commas. Replaces the placeholders.
  * Not here: validation of the value (host-config.ts), watching the file (cli/config/watch-config.ts).
  * Invariant: a syntax error makes the whole file unusable, and the error names line and column. A duplicate key is a syntax
- * error, because two parsers could use different values; values of clients that Hostler does not read are not searched for them.
+ * error, because two parsers could use different values. Values that only a client reads are not checked for duplicate keys.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';
@@ -28,7 +28,7 @@ export function readConfigFile(file: string, env: Readonly<Record<string, string
   return fillConfig(normaliseText(readConfigSource(file).text, file), { env, folder });
 }
 
-/** A configuration in our own shape, with its placeholders as written. */
+/** A configuration in Hostler's shape, with its placeholders as written. */
 interface WrittenConfig extends Normalised {
   /** Adds the place in the file to an error: line, column, and the path as written. */
   readonly locate: (error: HostError) => HostError;
@@ -107,8 +107,8 @@ function parsed(text: string, file: string) {
 }
 
 /**
- * `places`: line and column by path. They are found before an error needs them, because the text of a client's file is too large to be
- * kept. `written`: paths of the file, by path of the configuration.
+ * `places`: line and column by path, computed for all paths in advance, because the text of a client's file is too large to keep.
+ * `written`: paths of the file, by path of the configuration.
  */
 function locator(
   places: ReadonlyMap<string, string>,
@@ -137,7 +137,7 @@ const prefixesOf = (path: string): string[] => {
   return [path, ...ends.map((end) => path.slice(0, end))];
 };
 
-/** Line and column of all members by path. An error names keys in the same way. */
+/** Line and column of all members by path. The paths shorten and escape names as the paths in errors do. */
 function placesOf(tree: Node | undefined, body: string): Map<string, string> {
   const places = new Map<string, string>();
   const placeAt = placer(body);
@@ -208,7 +208,7 @@ function valueAt(node: Node, reader: Reader, path: readonly string[]): unknown {
   return found;
 }
 
-/** A part of a text may keep the whole text in memory; a copy does not. */
+/** A substring may keep the whole string in memory; a copy does not. */
 const detached = (text: string): string => Buffer.from(text, 'utf16le').toString('utf16le');
 
 /** An integer that a number cannot hold stays text: it is an id in `env`. */

@@ -7,7 +7,7 @@ test.each([
   [{ XDG_STATE_HOME: 'relative', HOME: '/h' }, '/h/.local/state/hostler'],
   [{ HOME: '/h' }, '/h/.local/state/hostler'],
   [{}, undefined],
-])('%j keeps its state in %s', (env, folder) => {
+])('with %j the state folder is %s', (env, folder) => {
   expect(stateFolder(env)).toBe(folder);
 });
 
@@ -16,7 +16,7 @@ test.each([
   [{ XDG_DATA_HOME: '/share', HOME: '/h' }, '/share/hostler'],
   [{ HOME: '/h' }, '/h/.local/share/hostler'],
   [{ XDG_DATA_HOME: 'relative' }, undefined],
-])('%j keeps its data in %s', (env, folder) => {
+])('with %j the data folder is %s', (env, folder) => {
   expect(dataFolder(env)).toBe(folder);
 });
 
@@ -24,7 +24,7 @@ test.each([
   [{ XDG_CONFIG_HOME: '/etc/mine', HOME: '/h' }, '/etc/mine/hostler'],
   [{ HOME: '/h' }, '/h/.config/hostler'],
   [{}, undefined],
-])('%j has its configuration in %s', (env, folder) => {
+])('with %j the configuration folder is %s', (env, folder) => {
   expect(configFolder(env)).toBe(folder);
 });
 
@@ -33,6 +33,6 @@ test.each([
   [{ HOSTLER_DATA_DIR: 'relative', XDG_CACHE_HOME: '/cache' }, '/cache/hostler'],
   [{ HOME: '/h' }, '/h/.cache/hostler'],
   [{}, undefined],
-])('%j has its cache in %s', (env, folder) => {
+])('with %j the cache folder is %s', (env, folder) => {
   expect(cacheFolder(env)).toBe(folder);
 });

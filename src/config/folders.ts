@@ -41,7 +41,7 @@ export const cacheFolder = (env: Environment): string | undefined => {
 
 export const configFileName = 'hostler.json';
 
-/** Files of clients also hold their history and settings, and grow. */
+/** The file of a client also contains the client's history and settings, and grows. */
 export const configBytesMax = 32 * 1024 * 1024;
 
 /** The user's own configuration file. */

@@ -33,7 +33,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
   });
 });
 
-test('a complete configuration, frozen', () => {
+test('a complete configuration is parsed and frozen', () => {
   const { settings, told } = parse({
     mcpServers: { git: server, web: { url: 'https://example.com/mcp' } },
     roles: { dev: { allow: ['git/*', 'web/fetch'] }, guest: { allow: [] } },
@@ -56,7 +56,7 @@ test('a complete configuration, frozen', () => {
     expect(Object.isFrozen(part)).toBe(true);
 });
 
-test('traces, if configured', () => {
+test('traces are on if the configuration turns them on', () => {
   expect(parse({ telemetry: { traces: true } }).settings.telemetry).toEqual({ traces: true });
 });
 
@@ -70,7 +70,7 @@ test.each([
   expect(parse(config).settings.unlistedRole).toBe(unlistedRole);
 });
 
-describe('D-29 what makes the whole file unusable is thrown, with its path', () => {
+describe('D-29 a mistake that makes the whole file unusable is thrown, with its path', () => {
   test.each([
     [undefined, ''],
     [[], ''],
@@ -114,7 +114,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       [{ monitor: 'localhost:8222' }, 'broker.monitor'],
       [{ engine: 'x' }, 'broker.engine'],
       [{ limits: { callsPerWorker: 193 } }, 'broker.limits.callsPerWorker'],
-      [{ url: 'wss://other:8384' }, 'broker.url: workers connect to hostler up directly; several hosts use NATS'],
+      [{ url: 'wss://other:8384' }, 'broker.url: must be the address of a NATS server'],
       [{ url: 'nats://other:4222/worker' }, 'broker.url: must begin with nats:// or tls:// and name a server'],
       [{ compat: true }, 'broker.compat: is not used any more'],
       [{ limits: { burst: 5 } }, 'broker.limits.burst: is not used any more'],
@@ -255,7 +255,7 @@ test('quoted text cannot control a terminal', () => {
 });
 
 describe('for the gateway', () => {
-  test('keys, the listen address and the log', () => {
+  test('keys, the listen address and the log level are parsed', () => {
     const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
     const { settings, told } = parse({
       keys,

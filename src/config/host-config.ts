@@ -48,7 +48,7 @@ export interface HostSettings {
   /** Server names by group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
   readonly telemetry: { readonly traces: boolean };
-  /** How long a host that a relay started runs without a client; 0: until it is ended. */
+  /** How long a host that a relay started runs without a client; 0 for no limit. */
   readonly idleExitMs: number;
   /** Unparsed entries by name. The gateway and the broker parse them (keys.ts). */
   readonly keys: Entries;
@@ -57,7 +57,7 @@ export interface HostSettings {
   readonly secrets: SecretsSettings;
   /** Undefined if no workers are served. */
   readonly broker: BrokerSettings | undefined;
-  /** Where tokens are stored. Counts only in the user's own configuration. */
+  /** Where tokens are stored. Has an effect only in the user's own configuration. */
   readonly identity: IdentitySettings | undefined;
 }
 
@@ -78,7 +78,7 @@ type Entries = Readonly<Record<string, unknown>>;
 type OnProblem = (problem: HostError) => void;
 type Report = (field: string, what: string, hint?: string) => void;
 
-/** `isFromFile`: references to secrets are resolved later. Otherwise a text that looks like one is reported. */
+/** `isFromFile`: references to secrets are resolved later. Without a file, a text that looks like a reference is reported. */
 export const parseHostConfig = (input: unknown, onProblem: OnProblem, isFromFile = false): HostSettings =>
   parseWith(input, onProblem, (written, report) => parseServers(written, report, isFromFile));
 
@@ -203,7 +203,7 @@ function parseServers(written: Entries, onProblem: OnProblem, isFromFile: boolea
 /** Labels by slug. */
 type ServerNames = ReadonlyMap<string, string | undefined>;
 
-/** A role or group names the slug; `text` may be the name as the client wrote it. */
+/** Returns the start of a hint. A role or group names a server by slug; `text` may be the name as the client wrote it. */
 function meantServer(servers: ServerNames, text: string): string {
   const isLabel = (label: string | undefined) => label === text || (label && text.startsWith(`${label}/`));
   const [slug] = [...servers].find(([, label]) => isLabel(label)) ?? [];

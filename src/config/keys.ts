@@ -128,7 +128,7 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
   return Object.assign(keys, { refusedWorkers });
 }
 
-const usedTwice = ['is also used by another key: neither key grants access', 'give each its own'] as const;
+const usedTwice = ['is also used by another key: neither key grants access', 'give each key its own'] as const;
 const differs = [
   'is also named by a key with another role or epoch: neither key grants access',
   'give all keys of a worker the same role and epoch, or name two workers',
@@ -169,7 +169,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   });
 }
 
-const onlyHost = 'a key of a host has nkey, host and expires';
+const onlyHost = 'the key of a host may have only nkey, host and expires';
 const epochChars = 10;
 
 /** Default of `epoch`, made from the key: if no epoch is written, a new key counts as a new holder of the worker name. */

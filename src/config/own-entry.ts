@@ -2,7 +2,7 @@
  * Finds the entries of a configuration that are Hostler itself with the same configuration. Files of clients hold such an entry
  * beside their servers. If Hostler started it, each list would contain Hostler's own tools once more.
  * Not here: a second check when a relay connects (cli/up/relay-admission.ts).
- * Invariant: only the entry itself is refused, with a note; it is no fault of the file.
+ * Invariant: only the entry itself is refused. The refusal is a note, not a fault of the file.
  */
 import { realpathSync } from 'node:fs';
 import { hostname, networkInterfaces } from 'node:os';
@@ -15,7 +15,7 @@ import { isLoopback } from './values.js';
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** Programs that run another program or a script; `ssh` and `docker` reach another machine. */
+/** Programs that run another program or a script. Not `ssh` and `docker`: they run it on another machine or in a container. */
 const launcher = /(?:^|[\\/])(?:node(?:js)?|npx|npm|pnpm|pnpx|yarn|bunx?|env|cmd)(?:\.exe|\.cmd)?$/i;
 const wildcards: ReadonlySet<string> = new Set(['0.0.0.0', '::', '']);
 const ownProgram = /(?:^|[\\/])(?:hostler(?:@[\w.^~-]+)?(?:\.cmd)?|dist[\\/]cli[\\/]main\.c?js)$/;

@@ -1,5 +1,5 @@
 /**
- * Reads the placeholders of a text: ours, and those that MCP clients write.
+ * Reads the placeholders of a text: Hostler's own, and those that MCP clients write.
  * Not here: values of variables and files (placeholders.ts).
  * Invariant: pure. A text that is no placeholder of a known kind stays as it is.
  */
@@ -17,7 +17,7 @@ export type Reference =
 /** `$${` stands for `${`. A default ends at the first `}`. */
 const placeholder = /\$\$\{|\$\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{(?:env|file):[^{}]*\}/g;
 const nested = /\$\{[^{}]*:-[^{}]*\$\{/;
-/** Texts that are a variable as a whole, where the value of a variable or header is expected. */
+/** Values of variables and headers that consist of one variable without braces. */
 const wholes = [/^\$([A-Z_][A-Z0-9_]*)$/, /^\$env:(\w+)$/, /^%(\w+)%$/];
 const variable = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
 const ownVariable = /^env:(.*?)(?::-(.*))?$/s;
@@ -32,7 +32,7 @@ interface Replacing {
   readonly isValue: boolean;
   /** Converts the parts between placeholders. */
   readonly plain: ((part: string) => string) | undefined;
-  /** Returns the text of a reference. */
+  /** Returns the text that replaces a reference. */
   readonly replace: (reference: Reference) => string;
 }
 
@@ -54,7 +54,7 @@ export function replacePlaceholders(text: string, { isValue, plain = same, repla
 
 const same = (part: string): string => part;
 
-/** Returns the paths of files as written. */
+/** Returns the paths of all `${file:PATH}` in a text, as written. */
 export function filesNamedIn(text: string): string[] {
   return [...text.matchAll(placeholder)].flatMap(([written]) => {
     const reference = referenceOf(written);

@@ -199,7 +199,10 @@ function folderOf(name: string, field: string, { env, folder }: PlaceholderSourc
   throw invalidSpec(field, what, 'write the path instead');
 }
 
-/** Clients keep files of a project in folders such as `.vscode`, and those of the user in folders of the account. */
+/**
+ * Returns undefined if the configuration belongs to a user, not to a project. Clients keep files of a project in folders such as
+ * `.vscode`, and files of the user in the home or configuration folder.
+ */
 function projectFolder(env: PlaceholderSources['env'], folder: string): string | undefined {
   const project = path.basename(folder).startsWith('.') ? path.dirname(folder) : folder;
   const settings = configFolder(env);
@@ -219,7 +222,7 @@ function content(name: string, field: string, { files }: Sources): string {
   );
 }
 
-/** Adds the variables of `envFile`; those of `env` have priority. The path is used as written, as in a confirmation. */
+/** Adds the variables of `envFile`; those of `env` have priority. The path is used as written, because users confirm it so. */
 function withEnvFile(
   written: unknown,
   entry: unknown,

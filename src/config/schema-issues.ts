@@ -1,12 +1,12 @@
 /**
- * Converts issues of zod to a field and a short text, and joins the faults of one value.
+ * Converts issues of zod to a field and a short text.
  * Not here: hints for the user (the parsers).
  * Invariant: apart from names of members, no text of the value is quoted.
  */
 import * as z from 'zod/mini';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 
-// zod/mini has no texts of its own.
+// zod/mini includes no error texts.
 z.config(z.locales.en());
 
 const nameCharsShown = 100;

@@ -39,12 +39,9 @@ test('durations are texts or numbers, and 0 keeps a server for ever', () => {
   });
 });
 
-test.each(['https://example.com/card', './card.json', 'C:\\cards\\one.json', 'card'])(
-  'a card may lie at %s',
-  (card) => {
-    expect(parse({ command: 'a', card }).card).toBe(card);
-  },
-);
+test.each(['https://example.com/card', './card.json', 'C:\\cards\\one.json', 'card'])('a card may be at %s', (card) => {
+  expect(parse({ command: 'a', card }).card).toBe(card);
+});
 
 describe('D-29 a bad entry is named by its path from the top of the configuration', () => {
   test.each([
@@ -88,7 +85,7 @@ describe('tools', () => {
     });
   });
 
-  test('as written', () => {
+  test('are offered and named as written', () => {
     const tools = { allow: ['read'], deny: ['write'], rename: { read: 'look' } };
     expect(parse(tools)).toEqual(tools);
   });
@@ -123,7 +120,7 @@ test.each([
   ['headers', '{"url":"https://example.com","headers":{"__proto__":"x"}}'],
   ['tools.rename', '{"command":"a","tools":{"rename":{"__proto__":"x"}}}'],
 ])('E12 a member called __proto__ in %s is refused: it would be accepted and not take effect', (table, text) => {
-  expect(() => parse(JSON.parse(text))).toThrow(`mcpServers.files.${table}.__proto__: is not a valid server name`);
+  expect(() => parse(JSON.parse(text))).toThrow(`mcpServers.files.${table}.__proto__: is not a valid name`);
 });
 
 test('E12 members that an entry only inherits are not read', () => {

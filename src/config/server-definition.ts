@@ -105,7 +105,7 @@ export const treatment = z.object({
         ._default(count(0, 1_000), 5)
         .check(
           z.describe(
-            'How many restarts are allowed within the window, and how many in a row without a proven run. The next failure parks the server.',
+            'How many restarts are allowed within the window, and how many in a row without a proven run. The next failure parks or ejects the server.',
           ),
         ),
       window: z._default(duration, '5m'),
@@ -154,7 +154,7 @@ export function parseServerDefinition(
 ): ServerDefinition {
   const entry = copyEntry(given, place.fieldOf(''));
   if (typeof entry !== 'object' || entry === null) throw invalid(name, '', 'is not an object', place);
-  refuseProto(entry, ['tools.rename'], (field) => invalid(name, field, 'is not a valid server name', place));
+  refuseProto(entry, ['tools.rename'], (field) => invalid(name, field, 'is not a valid name', place));
   const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
   const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
   const faults: HostError[] = [];
@@ -248,7 +248,7 @@ export function definitionOf(
   });
 }
 
-/** Makes a disabled server of an invalid entry, so `status`, `why` and calls report the mistake. Its command never runs. */
+/** Makes a disabled server from an invalid entry, so that `status`, `why` and calls report the mistake. Its command never runs. */
 export function unusableDefinition(
   name: string,
   { error: { message, hint }, label }: UnusableServer,

@@ -1,8 +1,8 @@
 /**
  * Names of servers. Clients write any text; inside Hostler a server's name is its slug: `[a-z0-9_-]`, at most 64 characters. The
  * text as written is its label.
- * Invariants: different names get different slugs. The slug of a name depends on the set of names, never on their order. A
- * slug is its own slug, so a configuration can be normalised twice, and a new name never renames a server.
+ * Invariants: different names get different slugs. The slug of a name depends on the set of names, never on their order. A name
+ * that is a valid slug does not change, so a configuration can be normalised twice, and a new name never renames such a server.
  */
 import { hash } from 'node:crypto';
 

@@ -124,9 +124,9 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   if (isObject && Object.hasOwn(input, 'command') === isHttp)
     throw invalid('', isHttp ? 'has a command (stdio) and a url (HTTP): keep one of them' : unreachable(input));
   if (isObject && !isHttp && Object.hasOwn(input, 'auth'))
-    throw invalid('auth', 'is for servers with a url; a program gets its credentials by env');
+    throw invalid('auth', 'is for servers with a url; a program gets its credentials through env');
   refuseProto(input, ['env', 'headers', 'auth.authorizeParams', 'auth.tokenParams'], (field) =>
-    invalid(field, 'is not a valid server name'),
+    invalid(field, 'is not a valid name'),
   );
   const parsed = (isHttp ? http : stdio).safeParse(input);
   if (parsed.success) {
@@ -144,7 +144,7 @@ function refuseTwoTokens(spec: ConfiguredServerSpec): void {
   throw invalid(`headers.${header}`, 'cannot be used together with auth: remove it, or set auth.grant to "none"');
 }
 
-/** The header that takes the place of a login, as it is written. */
+/** Returns the name of the header that replaces a login, as written. */
 export const tokenHeaderOf = ({ headers }: HttpServerSpec): string | undefined =>
   Object.keys(headers).find((name) => name.toLowerCase() === 'authorization');
 

@@ -27,7 +27,7 @@ export const isLoopback = (host: string): boolean =>
 export const isSecure = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
 
-/** A worker's name is part of NATS subjects, where a dot would separate two. */
+/** A worker's name is part of NATS subjects, where a dot separates two tokens. */
 export const workerPattern = /^[a-z0-9][a-z0-9_-]{0,63}$/;
-/** Without dashes, so that `worker-epoch` has one reading. */
+/** Without dashes, so that `worker-epoch` can be split in only one way. */
 export const epochPattern = /^[A-Za-z0-9_]{1,32}$/;

@@ -1,6 +1,6 @@
 /**
- * Removes values that only a client reads from the text of a configuration. A file of a client may have megabytes of history, which
- * costs more than all the rest and may quote other configurations.
+ * Removes from the text of a configuration the values that only its client reads. The file of a client may have megabytes of
+ * history, which takes longer to parse than all other values and may quote other configurations.
  * Not here: single keys that have no effect (client-config.ts).
  * Invariant: only plain JSON, which clients write, is changed; any other text stays as it is.
  */
@@ -13,7 +13,8 @@ const readKeys: ReadonlySet<string> = new Set([...hostConfigKeys, ...serverTable
 export const withoutMark = (text: string): string => text.replace(/^\ufeff/, ' ');
 
 /**
- * Replaces top-level objects and lists that Hostler does not read with strings: blanks of equal length, or empty if `isShorter`.
+ * Replaces each object or list at the top level that Hostler does not read by a string: blanks of equal length, or an empty string
+ * if `isShorter`.
  */
 export function withoutForeign(text: string, isShorter = false): string {
   const body = withoutMark(text);

@@ -82,7 +82,7 @@ function killGroup({ pid }: ChildProcess): void {
   }
 }
 
-/** Ends the processes that left the group. The host serves between the reads. */
+/** Ends the processes that left the group. The reads are asynchronous, so the host serves requests meanwhile. */
 async function killMarked(mark: string): Promise<void> {
   if (process.platform !== 'linux') return;
   const text = `${markName}=${mark}`;

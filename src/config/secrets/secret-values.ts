@@ -55,7 +55,7 @@ export class SecretValues {
     return this.#revision;
   }
 
-  /** Takes the commands of a new configuration. The output of a changed command is not used again, even if it still runs. */
+  /** Takes the commands of a new configuration. The output of a changed command is not used again, even if the command still runs. */
   configure(exec: SecretsSettings['exec']): void {
     for (const name of Object.keys(this.#exec)) {
       if (isSame(exec[name], this.#exec[name])) continue;
