@@ -156,7 +156,7 @@ function shownChange({ before, after }: PinReview['changes'][number]): ShownChan
   return { before: before && cut(old), after: after && cut(now), isHidden: isHidden || isCut(before) || isCut(after) };
 }
 
-/** The control socket cuts texts that are too long for one frame; JSON never ends with this character. */
+/** The control socket ends a text with `…` if it had to cut it to fit one frame. JSON never ends with this character. */
 const isCut = (json: string | undefined): boolean => json?.endsWith('…') === true;
 
 /** The first fields, the description, and all fields with something that a reader may overlook. */

@@ -35,7 +35,7 @@ export const auth: Command = {
   },
 };
 
-/** Empty without a configuration: all logins are listed then too. */
+/** Returns no servers if there is no configuration: the logins are listed all the same. */
 async function configured(args: Parameters<Command['run']>[0]): Promise<RemoteServer[]> {
   try {
     return [...(await remoteServers(args, process.env)).values()];
@@ -79,7 +79,8 @@ function print(logins: readonly Entry[], missing: readonly string[], keySource: 
       : table([['SERVER', 'STATE', 'ACCOUNT', 'ISSUER', 'UNTIL'], ...rows], screenOf(process.stdout));
   const needed = missing.map((name) => `${name}: no login; if the server asks for one, run: hostler login ${name}`);
   const isUnused = logins.some(({ servers }) => servers.length === 0);
-  const unused = 'a login with a URL is used by no server of this configuration; hostler logout URL removes it';
+  const unused =
+    'no server of this configuration uses a login that is listed with a URL; hostler logout URL removes it';
   printLines([
     ...(listed.length === 0 ? ['no logins'] : listed),
     ...(isUnused ? [unused] : []),

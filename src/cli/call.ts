@@ -25,7 +25,7 @@ export const call: Command = {
   usage: 'SERVER.TOOL [k=v | k:=json | k=@file]... | SERVER TOOL [JSON | -] [--arg k=v]... [--timeout 30s] [--json]',
   example: 'call memory.search_nodes query=hostler',
   options: {
-    'arg=*': 'one argument, read by the schema of the tool',
+    'arg=*': 'one argument, converted by the schema of the tool',
     'timeout=': 'time limit of the call, like 30s',
     json: 'print the result as the server wrote it',
     ...hostOptions,

@@ -26,7 +26,7 @@ export interface Command {
   readonly usage: string;
   /** A command line that works, without `hostler`. Help pages begin with it. */
   readonly example: string;
-  /** Help text by option: `name`, `name|n` with a short form, `name=` with a value, `name=*` with values, repeated. */
+  /** Help text by option: `name`, `name|n` with a short form, `name=` with a value, `name=*` for a repeatable option with a value. */
   readonly options: OptionTexts;
   /** Further options of a subcommand, which only its own help page lists. */
   readonly optionsOf?: Readonly<Record<string, OptionTexts>>;
@@ -37,7 +37,7 @@ export interface Command {
   run(args: ParsedArgs, all?: CommandTable): Promise<number>;
 }
 
-/** `row` is the text of a row of the overview that this command shares with those below it, whose own `row` is empty. */
+/** `row`: text for the command's row in the overview. A command with an empty `row` shares the row of the command before it. */
 type CommandEntry = readonly [summary: string, load: () => Promise<Command>, row?: string];
 export type CommandTable = Readonly<Record<string, CommandEntry>>;
 
@@ -48,7 +48,7 @@ export function optionOf(key: string) {
   return { name, short, takesValue: kind !== undefined, isMultiple: kind === '*' };
 }
 
-/** Which Hostler a command means (config/running-hosts.ts). */
+/** Options that choose the Hostler to use (config/running-hosts.ts). */
 export const hostOptions = {
   'config=': 'the configuration of the Hostler',
   'data-dir=': 'the data directory of the Hostler',

@@ -10,7 +10,7 @@ export const commands: CommandTable = {
   tools: ['List the tools of all servers, or of one.', async () => (await import('./tools.js')).tools],
   call: ['Call a tool.', async () => (await import('./call.js')).call],
   logs: ['Show the events of servers and their stderr.', async () => (await import('./logs.js')).logs],
-  why: ['Explain who may use a tool, and what a call meets.', async () => (await import('./why.js')).why],
+  why: ['Explain who may use a tool, and what a call would do.', async () => (await import('./why.js')).why],
   doctor: ['Check what could keep Hostler from working.', async () => (await import('./doctor.js')).doctor],
   start: [
     'Start a server, also one that was stopped.',

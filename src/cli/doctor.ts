@@ -114,7 +114,7 @@ async function stateFindings(dataDir: string): Promise<Finding[]> {
   return rows.flatMap((row): Finding[] => {
     const isDown = ['parked', 'ejected', 'auth_required'].includes(row.state);
     const check = `server ${row.name}`;
-    // Repaired lists and tools that wait for approval.
+    // Notes are about repaired lists and about tools that wait for approval.
     const notes = (row.notes ?? []).map((what): Finding => ({ check, level: 'note', what }));
     // The entry itself is reported by configFindings.
     if (row.problem || !(isDown || row.toolsError !== undefined || row.circuit === 'open')) return notes;
@@ -273,7 +273,7 @@ function dataDirFinding(dataDir: string): Finding {
   }
 }
 
-/** Nothing is contacted: NATS may be another machine. */
+/** Connects to nothing, because NATS may be on another machine. */
 function brokerFindings({ broker, keys }: HostSettings, config: FindConfig): Finding[] {
   if (!broker) return [];
   const check = 'broker';

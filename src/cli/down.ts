@@ -1,4 +1,4 @@
-/** `hostler down|restart`: ends the running Hostler with all its servers, or lets it start anew. */
+/** `hostler down|restart`: ends or restarts the running Hostler with all its servers. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
 import { type Command, hostOptions, jsonOption } from './command.js';
@@ -45,7 +45,7 @@ async function nextFacts(file: string, { startedAt, pid }: RunningFacts): Promis
     if (facts === undefined || (facts.startedAt !== undefined && facts.startedAt !== startedAt)) return facts;
   }
   throw new HostError('timeout', `Hostler (pid ${pid}) is still stopping`, {
-    hint: 'look at its log, or end the process',
+    hint: 'look at the log of that Hostler, or end the process',
   });
 }
 

@@ -21,7 +21,7 @@ const command = (name: 'enable' | 'disable'): Command => ({
       const isOff = off !== undefined || isServerDisabled === true;
       if (args.has('json')) printJson({ ...changed, isEnabled: name === 'enable' && !isOff });
       else if (isServerDisabled)
-        printText(`${server}/${tool}: still disabled with its server: hostler enable ${server}`);
+        printText(`${server}/${tool}: still disabled, because its server is; run: hostler enable ${server}`);
       else if (off) printText(stillOff(server, off));
       else printText(`${[server, tool].filter(Boolean).join('/')}: ${name}d`);
       return isOff ? EXIT.failed : EXIT.done;
@@ -33,7 +33,7 @@ interface Switched {
   readonly tool?: string;
   /** The tool is still out of service, because `hostler disable` took out its whole server. */
   readonly isServerDisabled?: boolean;
-  /** The server is still out of service: by its own entry. */
+  /** Set if the entry in the configuration still keeps the server out of service. */
   readonly off?: { readonly config: string; readonly problem: { readonly message: string } | null };
 }
 

@@ -1,5 +1,5 @@
 /**
- * `hostler` alone: what is there, and what to do next.
+ * `hostler` without a command: shows what is configured and what runs, and the next steps.
  * Invariant: without a configuration and a running Hostler nothing is written, started or connected to; files of clients are only
  * read.
  */
@@ -79,7 +79,7 @@ function configHere(env: Environment, cwd: string): ConfigLocation | undefined {
   }
 }
 
-/** True if a Hostler is running: its status is printed, or which ones there are. */
+/** Prints the status of the running Hostler, or a list if several run. Returns false if none runs. */
 async function statusOf(env: Environment): Promise<boolean> {
   try {
     const { status } = await import('./status.js');
@@ -183,7 +183,7 @@ function withoutConfig(env: Environment): Line[] {
   ];
 }
 
-/** Clients with servers, and those whose file cannot be read. */
+/** Clients that have servers, and clients whose file cannot be read. */
 const serversOfClients = (env: Environment): ClientServers[] =>
   clientFiles(env).flatMap(({ client, file }) => {
     const servers = serversIn(file);
@@ -212,7 +212,7 @@ function exists(command: string, { PATH = '' }: Environment): boolean {
 const shortened = (file: string, { HOME }: Environment): string =>
   HOME && file.startsWith(`${HOME}/`) ? `~${file.slice(HOME.length)}` : file;
 
-/** As a word for a shell, which replaces `~` only outside of quotes. */
+/** Returns the path as one word for a shell. The shell replaces `~` only outside of quotes. */
 function pasted(file: string, env: Environment): string {
   const short = shortened(file, env);
   return short.startsWith('~/') ? `~/${quoted(short.slice(2))}` : quoted(short);

@@ -32,7 +32,7 @@ const topics: Readonly<Record<string, readonly (readonly [string, string])[]>> =
     ['4', 'the server is unavailable: parked, stopped, its breaker open'],
   ],
   arguments: [
-    ['name=value', 'read by the schema of the tool: zip=01234 stays text'],
+    ['name=value', 'converted by the schema of the tool: zip=01234 may stay text'],
     ['name:=json', 'JSON, as written'],
     ['name=@file', 'the text of a file'],
     ["'{...}'", 'the whole object, sent byte for byte'],
@@ -43,7 +43,7 @@ const topics: Readonly<Record<string, readonly (readonly [string, string])[]>> =
     ['XDG_CONFIG_HOME', 'folder of hostler/hostler.json, ~/.config'],
     ['XDG_DATA_HOME', 'folder of hostler, for data, ~/.local/share'],
     ['NO_COLOR', 'no colours; FORCE_COLOR=1 also colours a pipe'],
-    ['HOSTLER_KEY_FILE', 'the key of hostler worker'],
+    ['HOSTLER_KEY_FILE', 'the file with the key of hostler worker'],
   ],
 };
 

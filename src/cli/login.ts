@@ -84,7 +84,7 @@ async function runLogin(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<numbe
   }
 }
 
-/** The login would be stored and never used. */
+/** Refuses a login that would be stored and never used. */
 function refuseUnused({ name, auth: { grant }, spec }: RemoteServer): void {
   const header = tokenHeaderOf(spec);
   if (grant === 'client_credentials')
@@ -111,9 +111,11 @@ function report(server: string, { row, isOldest, missing }: LoginResult, isJson:
     `logged in to ${server}${who}, at ${row.issuer}`,
     ...(row.scopes.length === 0 ? [] : [`scopes: ${row.scopes.join(' ')}`]),
     ...(missing.length === 0 ? [] : [`not granted: ${missing.join(' ')}`]),
-    ...(row.refreshToken === undefined ? ['the server gave no refresh token: log in again when the token ends'] : []),
+    ...(row.refreshToken === undefined
+      ? ['the server gave no refresh token: log in again when the token expires']
+      : []),
     ...(isOldest ? ['the server is its own authorization server (rules of 2025-03-26)'] : []),
-    'a running Hostler uses it within two seconds',
+    'a running Hostler uses this login within two seconds',
   ]);
 }
 
@@ -147,14 +149,14 @@ class TerminalUi implements LoginUi {
       '',
       `  ${url}`,
       '',
-      'If the browser is on another machine, paste the address that it ends at here and press Enter,',
+      'If the browser is on another machine, paste the address of its last page here and press Enter,',
       `or forward the port first: ssh -L ${port}:127.0.0.1:${port} HOST`,
       '',
     ];
     if (!opens) return printLines(lines, process.stderr);
     void openBrowser(url).then((isOpen) =>
       printLines(
-        isOpen ? [`A browser was opened to log in to ${this.#server}. If it did not:`, ...lines] : lines,
+        isOpen ? [`A browser was opened to log in to ${this.#server}. If you do not see it:`, ...lines] : lines,
         process.stderr,
       ),
     );

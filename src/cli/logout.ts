@@ -1,4 +1,4 @@
-/** `hostler logout`: revokes the tokens of one server or URL and forgets them, also if its authorization server cannot be reached. */
+/** `hostler logout`: revokes the tokens of one server or URL and removes them, even if the authorization server cannot be reached. */
 import type { AuthSettings } from '../config/auth-settings.js';
 import { type GrantRow, sameIssuer } from '../identity/grant-row.js';
 import type { GrantFilter } from '../identity/identity-store.js';
@@ -27,7 +27,7 @@ export const logout: Command = {
   async run(args) {
     const { name, url, filter, authWithSecrets, http } = await targetOf(args);
     const store = await openUserStore(process.env, false);
-    // All logins that the server could use: if only the newest was removed, a host would use the one before it.
+    // All logins that the server could use: if only the newest were removed, a host would use the one before it.
     const rows = store?.servedGrants(url, filter) ?? [];
     if (!store || rows.length === 0) {
       if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
@@ -65,9 +65,9 @@ export const logout: Command = {
 interface Target {
   readonly name: string;
   readonly url: string;
-  /** Which logins of the URL. */
+  /** Selects the logins of the URL. */
   readonly filter: GrantFilter;
-  /** Undefined: a URL has no client in the configuration. */
+  /** Resolves with undefined for a URL, because the configuration has no client for it. */
   authWithSecrets(): Promise<AuthSettings | undefined>;
   readonly http: OAuthHttp;
 }
@@ -87,13 +87,13 @@ async function targetOf(args: ParsedArgs): Promise<Target> {
   return { ...server, filter: auth, url: spec.url };
 }
 
-/** The login is forgotten all the same; only its tokens cannot be revoked. */
+/** Prints why the secrets of the client are missing. The login is removed all the same; only its tokens may not be revoked. */
 function warn(error: unknown): undefined {
   if (!isHostError(error)) throw error;
   printLines([`hostler: ${error.message}`], process.stderr);
 }
 
-/** The secret of the configuration is for one client at one issuer, and the row may be of another. */
+/** The secret of the configuration is for one client at one issuer; the login may belong to another client. */
 function clientOf(row: GrantRow, auth: AuthSettings | undefined, stored: string | undefined): OAuthClient {
   const { issuer, clientId, facts } = row;
   const isOwn = auth?.clientId === clientId && auth.issuer !== undefined && sameIssuer(auth.issuer, issuer);

@@ -16,8 +16,8 @@ export const logs: Command = {
   usage: '[SERVER] [--since 10m] [--tail N] [--follow] [--json]',
   example: 'logs memory --tail 50 --follow',
   options: {
-    'since=': 'lines since then only: 10m, 3d, or a date and time',
-    'tail|n=': 'the last lines only',
+    'since=': 'only the lines since 10m, 3d, or a date and time',
+    'tail|n=': 'only so many last lines',
     'follow|f': 'keep printing until Ctrl-C',
     ...jsonOption,
     ...hostOptions,
@@ -48,7 +48,7 @@ function render({ at, server, from, text }: LogLine, isOfAll: boolean): Line {
 
 const unitsMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** As ISO 8601, which sorts like the times of lines. */
+/** Returns the time as ISO 8601, which can be compared with the times of lines as text. */
 function sinceOf(text: string | undefined): string | undefined {
   if (text === undefined) return undefined;
   const [, count, unit = ''] = /^(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h|d)$/.exec(text) ?? [];

@@ -43,7 +43,7 @@ async function once(client: ControlClient, server: string | undefined, isJson: b
   printLines(blockOf({ facts, rows }, server).flat());
 }
 
-/** The table or the server, and the lines below it. */
+/** Returns the table of all servers, or the facts of one, and the lines below. */
 function blockOf({ facts, rows }: Picture, server: string | undefined): [lines: Line[], foot: Line[]] {
   if (server !== undefined) return [rows.flatMap((row) => serverLines(row, screenOf(process.stdout))), []];
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;

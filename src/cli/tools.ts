@@ -1,4 +1,4 @@
-/** `hostler tools`: prints the known tools, with their sizes, descriptions, signatures or schemas. A running Hostler starts no server for it. */
+/** `hostler tools`: prints the known tools with sizes, descriptions, signatures or schemas. A running Hostler starts no server for it. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { isSchema } from './call/schema-types.js';
 import { signatureOf } from './call/signature.js';

@@ -23,7 +23,7 @@ export const up: Command = {
   },
   positionals: [0, 0],
   async run(args) {
-    // As PID 1 of a container there is no process that a host could outlive.
+    // A container ends with its PID 1, so a relay in that place could not leave a host behind.
     const isInit = process.pid === 1 || process.env[REAPER_VARIABLE] !== undefined;
     if (!args.has('stdio') || isInit) return serve(args, undefined);
     const { runRelay } = await load<typeof import('./relay/run-relay.js')>(

@@ -1,8 +1,9 @@
 /**
  * `hostler worker`: serves the tools of a Hostler on another machine to one client over stdin and stdout.
  * Not here: serving (broker/worker/serve-worker.ts), the connection to the broker (broker/worker).
- * Invariants: stdout gets only MCP messages. The key is never printed. It is never an argument, because other users can read
- * arguments. While the broker is unreachable the worker serves its last tools, also those of an earlier start. It ends with its client.
+ * Invariants: stdout gets only MCP messages. The key is never printed, and never an argument, because other users can read
+ * arguments. While the broker is unreachable, the worker serves the tools that it knew last, even from an earlier start. The worker
+ * ends with its client.
  */
 import { hash } from 'node:crypto';
 import path from 'node:path';

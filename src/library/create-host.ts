@@ -16,7 +16,8 @@ import { createRedactor } from '../kernel/redact.js';
 export interface CreateHostOptions extends HostOptions {
   /**
    * Uses the logins of `hostler login`, and requests tokens for servers with `client_credentials`. True: the store of this user.
-   * An object names another folder, and its key. Default: no store is opened. A provider of `authProvider` comes first.
+   * An object names another folder, and the key that seals it. Default: no store is opened. A provider that `authProvider`
+   * returns has priority.
    */
   readonly identity?: boolean | { readonly dir: string; readonly key?: string };
 }
@@ -42,11 +43,11 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
   return host;
 }
 
-/** A log without a file has no keys and is not opened, so calls with keys of a shared log do not depend on it. */
+/** A log that has no file yet has no keys, and is not opened. So a call whose key is in a shared log does not depend on it. */
 const hasKeys = (stateDir: string | undefined): boolean =>
   stateDir !== undefined && callsFiles.some((name) => existsSync(path.join(stateDir, 'calls', name)));
 
-/** The second name is used for the file after its disk has failed. */
+/** The log renames its file to the second name after the disk has failed. */
 const callsFiles = ['calls.db', 'calls.db-failed'];
 
 async function withLogins(
@@ -63,7 +64,7 @@ async function withLogins(
   const { folder, key, error }: IdentityPlace =
     identity === true ? identityPlace(env) : { folder: identity.dir, key: identity.key };
   if (key !== undefined) redactor.know(key);
-  // Its timers end with the servers of the host.
+  // The timers of `tokens` end with the servers of the host.
   const tokens = new Identity({ folder, key, error, clock, random, redactor, secrets, env, onProblem });
   return {
     ...options,

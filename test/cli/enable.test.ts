@@ -44,7 +44,10 @@ test('a disabled server is stopped and refuses calls and start until it is enabl
 test('a tool of a disabled server is not reported as enabled', async () => {
   for (const about of ['two', 'two/echo']) expect((await hostler('disable', about)).code).toBe(0);
   const still = await hostler('enable', 'two/echo');
-  expect([still.code, still.stdout]).toEqual([1, 'two/echo: still disabled with its server: hostler enable two\n']);
+  expect([still.code, still.stdout]).toEqual([
+    1,
+    'two/echo: still disabled, because its server is; run: hostler enable two\n',
+  ]);
   const { stdout } = await hostler('enable', 'two/echo', '--json');
   expect(JSON.parse(stdout)).toMatchObject({ server: 'two', tool: 'echo', isEnabled: false });
   expect(await hostler('enable', 'two')).toMatchObject({ code: 0, stdout: 'two: enabled\n' });

@@ -89,7 +89,7 @@ describe('add', () => {
     const worker = await key('add', 'far', '--worker', 'far', '--role', 'reader', '--nats');
     for (const { stdout, stderr } of [host, worker]) {
       expect(stdout).toMatch(/^SU[A-Z2-7]{56}\n$/);
-      expect(stderr).toContain('nats-server refuses it until it has its new configuration: hostler key nats');
+      expect(stderr).toContain('nats-server refuses this key until it has the new configuration: hostler key nats');
       expect(text()).not.toContain(stdout.trim());
     }
     const nkey = expect.stringMatching(/^U[A-Z2-7]{55}$/);

@@ -69,7 +69,7 @@ test('R5 two projects run at once, each with its data and port, and commands fin
   const here = (...args: string[]) => new Running(args, env, path.dirname(String(ended))).closed;
   expect(await status(path.dirname(String(ended)))).toEqual({
     ...{ code: 0, pid: left.pid },
-    stderr: `hostler: no Hostler is running for ${ended}; this is the one of ${runs}\n`,
+    stderr: `hostler: no Hostler is running for ${ended}; this is the Hostler of ${runs}\n`,
   });
   for (const args of [['down'], ['restart'], ['disable', 'x'], ['stop', 'x'], ['approve']]) {
     const refused = await here(...args);

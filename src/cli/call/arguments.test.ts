@@ -227,7 +227,7 @@ const cases: Readonly<Record<string, readonly [Schema | undefined, readonly Case
   ],
 };
 
-describe('AC-E16 arguments are read by the schema of the tool', () => {
+describe('AC-E16 arguments are converted by the schema of the tool', () => {
   test('there are 120 cases against 12 schemas', () => {
     expect(Object.keys(cases)).toHaveLength(12);
     expect(Object.values(cases).flatMap(([, lines]) => lines).length).toBeGreaterThanOrEqual(120);

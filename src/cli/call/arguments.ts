@@ -1,5 +1,5 @@
 /**
- * The arguments of `hostler call`, as written on the command line → the JSON text that is sent.
+ * Converts the arguments of `hostler call` from the command line to the JSON text that is sent.
  * Not here: the schema of the tool (schema-types.ts), its signature (signature.ts).
  * Invariants: JSON is sent as written, so a 64-bit integer keeps every digit. A value of the wrong type is refused with its name
  * before anything is sent.
@@ -73,7 +73,7 @@ export async function argumentsText({ json, members }: WrittenArguments, schema:
   return text;
 }
 
-/** Required parameters that are not given. JSON that is given as a whole is sent as it is, also without them. */
+/** Required parameters that are not given. Arguments given as one JSON object are sent even without them. */
 export const missingArguments = ({ json, members }: WrittenArguments, schema: Schema): string[] =>
   json === undefined ? requiredOf(schema).filter((name) => !members.some((member) => member.name === name)) : [];
 

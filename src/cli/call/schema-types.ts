@@ -31,7 +31,7 @@ export function resolved(schema: unknown, root: Schema): Schema | undefined {
   return isSchema(found) ? found : undefined;
 }
 
-/** The alternatives of a schema: itself, or the members of `anyOf` and `oneOf`. */
+/** The members of `anyOf`, else of `oneOf`; undefined if the schema has neither. */
 export function alternativesOf(schema: Schema): readonly unknown[] | undefined {
   const among = Array.isArray(schema.anyOf) ? schema.anyOf : schema.oneOf;
   return Array.isArray(among) ? among.slice(0, branchesMax) : undefined;

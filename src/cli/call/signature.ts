@@ -1,4 +1,4 @@
-/** A tool as a TypeScript-like signature, and an example of its arguments. */
+/** Formats a tool as a signature in the style of TypeScript, and makes an example of its arguments. */
 import { quoted } from '../../kernel/shell-word.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import {

@@ -1,6 +1,6 @@
 /**
- * Where MCP clients keep the servers of their user. Data, one row for each client; the files are read, never written.
- * Checked on 2026-11-16. Files of projects are not listed: they came with a repository.
+ * Paths of the files in which MCP clients store the servers of their user, one row for each client. The files are read, never
+ * written. Checked on 2026-11-16. Files of projects are not listed, because a repository may have brought them.
  */
 import path from 'node:path';
 

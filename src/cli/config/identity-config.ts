@@ -1,4 +1,4 @@
-/** What the commands of identity need: the store of the user, and the entry of one server. */
+/** For the commands that use logins: opens the store of the user, and finds the servers over HTTP in the configuration. */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { loadLibsql } from '../../catalog/store/libsql.js';
@@ -21,7 +21,7 @@ import { TrustedSource } from '../trust/trusted-source.js';
 import { createSecrets } from '../up/create-secrets.js';
 import { commandConfig } from './running-hosts.js';
 
-/** Undefined: there is no store yet, and it must not be created. */
+/** Returns undefined if there is no store yet and `mayCreate` is false. */
 export async function openUserStore(env: NodeJS.ProcessEnv, mayCreate: boolean): Promise<IdentityStore | undefined> {
   const { folder, key, error } = identityPlace(env);
   if (error) throw error;

@@ -14,7 +14,7 @@ export interface Finding {
   readonly hint?: string | undefined;
 }
 
-/** Logins that have ended, and a store that cannot be opened. A server without a login may need none. */
+/** Reports logins that have ended, and a store that cannot be opened. A server without a login is not reported: it may need none. */
 export async function loginFindings(
   servers: readonly ServerDefinition[],
   env: NodeJS.ProcessEnv,
@@ -45,7 +45,7 @@ export async function loginFindings(
   }
 }
 
-/** `pid`: the running Hostler; undefined: none runs, and a new one would have the limits of this process. */
+/** `pid`: the running Hostler. If none runs, the limits of this process are checked, because a new Hostler would inherit them. */
 function coreFindings(pid: number | undefined): Finding[] {
   let limits = '';
   try {

@@ -62,7 +62,7 @@ test('if no Hostler runs for a folder, only commands that change nothing use ano
   expect(await hostDataDir(noArgs, 'ignore', env, folders.b)).toBe(dataDirOf(fileB, env));
   expect(said).not.toHaveBeenCalled();
   expect(await hostDataDir(noArgs, 'show', env, folders.b)).toBe(running);
-  expect(said.mock.calls).toEqual([[`hostler: ${named} this is the one of ${fileA}\n`]]);
+  expect(said.mock.calls).toEqual([[`hostler: ${named} this is the Hostler of ${fileA}\n`]]);
   for (const other of ['show', 'refuse', 'ignore'] as const)
     for (const cwd of [folders.a, folders.none]) expect(await hostDataDir(noArgs, other, env, cwd)).toBe(running);
   expect(said).toHaveBeenCalledTimes(1);

@@ -1,7 +1,8 @@
 /**
  * The Hostlers of this user that run now, and the one that a command means. Each has a file in `running/` of the user's data
  * folder, which holds the path of its data directory.
- * Invariants: a file proves nothing; a host runs if its control socket answers. At most `entriesMax` files are read.
+ * Invariants: a host counts as running only if its control socket answers, because a killed host leaves its file. At most
+ * `entriesMax` files are read.
  */
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -28,7 +29,7 @@ const folderOf = (env: Environment): string | undefined => {
   return base === undefined ? undefined : path.join(base, 'running');
 };
 
-/** Returns the function that removes the entry. Without an entry, commands need `--data-dir`. */
+/** Writes the entry of a host, and returns a function that removes it. Without an entry, commands need `--data-dir`. */
 export function registerHost(dataDir: string, env: Environment): () => void {
   const folder = folderOf(env);
   if (folder === undefined) return () => {};
@@ -58,7 +59,7 @@ function entriesOf(folder: string): string[] {
   }
 }
 
-/** Removes the entry of a host that was killed, also if another user has a folder in its place now. */
+/** Returns the facts of a host that answers. Removes any other entry: its host was killed, or its folder now belongs to another user. */
 async function answering(file: string): Promise<Running | undefined> {
   try {
     const dataDir = readFileSync(file, 'utf8').slice(0, pathBytesMax).trim();
@@ -76,8 +77,12 @@ async function answering(file: string): Promise<Running | undefined> {
 export type OtherHost = 'show' | 'refuse' | 'ignore';
 
 /**
- * The data directory that a command means. It is the first of: that of `--data-dir`; that of the Hostler that runs with `--config`;
- * without `--config`, that of the Hostler that runs with the configuration of this folder or of the user; that of the only Hostler.
+ * Returns the data directory that a command means, by the first rule that applies:
+ * 1. The directory of `--data-dir`.
+ * 2. The directory of the Hostler that runs with the file of `--config`. Without `--config`, the file is the configuration of this
+ *    folder or of the user.
+ * 3. Without `--config`, the directory of the only Hostler that runs.
+ * 4. The default directory of the configuration.
  */
 export async function hostDataDir(
   args: ParsedArgs,
@@ -135,7 +140,7 @@ function configHere(env: Environment, cwd: string): string | undefined {
 }
 
 const otherText = (file: string, { config = 'unknown' }: Running): string =>
-  neutraliseLine(`no Hostler is running for ${file}; this is the one of ${config}`, 2 * pathBytesMax);
+  neutraliseLine(`no Hostler is running for ${file}; this is the Hostler of ${config}`, 2 * pathBytesMax);
 
 const listOf = (running: readonly Running[]): string => {
   const shown = running.slice(0, shownMax).map(({ config = 'unknown', dataDir }) => `${config} (${dataDir})`);
@@ -146,7 +151,7 @@ const listOf = (running: readonly Running[]): string => {
 const notThisOne = (file: string, running: readonly Running[]): HostError =>
   new HostError('invalid_spec', `no Hostler is running for ${file}; running: ${listOf(running)}`, {
     reason: 'usage',
-    hint: 'name the one to change with --config or --data-dir, or start this one with: hostler up',
+    hint: 'name the Hostler to change with --config or --data-dir, or start one for this configuration: hostler up',
   });
 
 const several = (running: readonly Running[]): HostError =>

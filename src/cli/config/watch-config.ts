@@ -2,7 +2,7 @@
  * Watches the configuration file: saves in place, saves by rename, and changed links on the path to it.
  * Not here: applying a new configuration (up/apply-config.ts).
  * Invariants: one save is reported once, 200 ms after the last change and at most two seconds after the first. A save that
- * changes nothing, or only values that a client alone reads, is not reported.
+ * changes nothing, or only values that Hostler does not read, is not reported.
  */
 import { createHash } from 'node:crypto';
 import { lstatSync, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
@@ -21,7 +21,7 @@ type WatchFolder = (
 export interface WatchOptions {
   readonly file: string;
   readonly clock: Clock;
-  /** `contentOf` the file before it was parsed. A later save is then reported. */
+  /** The result of `contentOf` from before the file was parsed, so that a save since then is reported. */
   readonly since?: string | undefined;
   /** The part of the text that counts. Default: what Hostler reads of a configuration. */
   readonly relevant?: (text: string) => string;

@@ -66,7 +66,10 @@ export async function connectControl(file: string): Promise<ControlClient> {
   };
 }
 
-/** Facts of the Hostler that owns the socket; `{}` if it cannot answer or be reached, undefined if no process of this user listens. */
+/**
+ * Returns the facts of the Hostler that owns the socket: `{}` if it cannot answer or be reached, undefined if no process of this
+ * user listens.
+ */
 export async function fetchRunningFacts(
   file: string,
   clock: Clock = systemClock,

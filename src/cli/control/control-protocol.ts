@@ -27,17 +27,17 @@ export interface RunningFacts {
   readonly broker?: BrokerFacts;
   /** Number of connected relays; absent if this Hostler has no socket for them. */
   readonly relays?: number;
-  /** Only for a Hostler that a relay started: how long it runs without a client; 0: until it is ended. */
+  /** Only for a Hostler that a relay started: how long it runs without a client; 0 for no limit. */
   readonly idleExitMs?: number | undefined;
   /** The version of a client that is newer than this Hostler. */
   readonly upgradePending?: string;
-  /** Sentences that name environment variables in which clients differ. `notes` has them too. */
+  /** Sentences that name the variables for which a client and this Hostler have different values. `notes` has them too. */
   readonly environment?: readonly string[];
   /** Problems of the configuration outside of `mcpServers`, the sentences of `environment`, and a pending upgrade. */
   readonly notes?: readonly string[];
 }
 
-/** Only a Hostler that a relay started ends by itself. */
+/** Says when a pending upgrade takes place. Only a Hostler that a relay started ends by itself. */
 export function upgradeNotes({ version, upgradePending, idleExitMs }: Partial<RunningFacts>): readonly string[] {
   if (upgradePending === undefined) return [];
   const when = idleExitMs === undefined ? '' : 'when no call runs and no session is open, or ';

@@ -71,7 +71,7 @@ export function listenPrivately(server: Server, file: string): Promise<NodeJS.Er
     const before = process.umask(0o177);
     server.listen(file, () => {
       server.off('error', failed);
-      // Once, also if it listens again.
+      // Removed first, so that a server that listens again has this listener only once.
       server.off('error', ignore);
       server.on('error', ignore);
       resolve(undefined);
@@ -115,7 +115,7 @@ function removeStale(file: string, stale: BigIntStats): void {
   else renameSync(aside, file);
 }
 
-/** Only a host that a client started ends when it is idle. */
+/** `idleExitMs` is set only for a host that a client started. */
 function inUse(file: string, { pid, idleExitMs }: Partial<RunningFacts>): HostError {
   const other = `another Hostler${pid === undefined ? '' : ` (pid ${pid})`}`;
   const details = { field: '--data-dir', reason: 'in_use' };
@@ -171,7 +171,7 @@ function serve(socket: Socket, operations: () => Operations): void {
 
 const unknownOperation = (op: string): HostError =>
   new HostError('invalid_request', `the running Hostler has no operation '${op.slice(0, 100)}'`, {
-    hint: 'it may be another version: stop it and start this one with: hostler up',
+    hint: 'the running Hostler may have another version: stop it, then start this version with: hostler up',
   });
 
 const tooMany = (): HostError =>

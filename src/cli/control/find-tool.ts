@@ -107,13 +107,13 @@ async function toolsOf(
   }
 }
 
-/** Lists the tools of the named server, or of all servers, where they are not known. Failures are reported by `discover`. */
+/** Lists the tools of the named server, or of all servers, if they are not known yet. `discover` reports failures. */
 export async function listUnlisted(host: Host, given: string | undefined): Promise<void> {
   const servers = given === undefined ? host.names() : [serverNamed(host, given)];
   await Promise.all(servers.map((server) => toolsOf(host, server, firstListMs)));
 }
 
-/** The name that the server uses, for a name that `tools.rename` gives to clients. */
+/** Returns the server's own name of a tool, given the name that clients see (`tools.rename`). */
 export function ownName(host: Host, server: string, tool: string): string {
   const rename = host.known(server)?.definition.tools.rename ?? {};
   return Object.entries(rename).find(([, shown]) => shown === tool)?.[0] ?? tool;

@@ -29,7 +29,7 @@ export interface OperationsParts {
   readonly disabled: DisabledItems;
   /** Ends the whole host after the answer to this request. */
   readonly end: (reason: 'down' | 'restart') => void;
-  /** The error to show for one of a server, where the host's own does not fit. */
+  /** Returns the error to show for an error of a server. Default: the same error. */
   readonly shownError?: (error: HostError) => HostError;
 }
 
@@ -45,11 +45,11 @@ const redrawMs = 250;
 const idleRedrawMs = 2_000;
 
 const text = (min: number, max: number) => z.string().check(z.minLength(min), z.maxLength(max));
-/** A name as clients write it may be long. */
+/** A name may be long, because clients write any text. */
 const name = () => text(1, 1_024);
 const deadlineMs = () => z.optional(z.number().check(z.positive(), z.maximum(86_400_000)));
 const follow = () => z.optional(z.boolean());
-/** Made when the operation is first used, because a start needs none of them. */
+/** Each schema is made when its operation is first used, because a start needs none of them. */
 const schemas = {
   status: () => z.object({ follow: follow(), server: z.optional(name()) }),
   tools: () => z.object({ server: z.optional(name()) }),
@@ -226,7 +226,7 @@ async function watch(parts: OperationsParts, server: string | undefined, context
   for (const off of offs) off();
 }
 
-/** Fields of a tool whose texts are too long for one frame are named without their texts. */
+/** Cuts the texts of a review that is too long for one frame, so that at least the changed fields are named. */
 function reviewFrame(review: PinReview): PinReview {
   if (JSON.stringify(review).length <= toolBytesMax) return review;
   const changes = review.changes.slice(0, fieldsMax).map((change) => ({

@@ -1,4 +1,4 @@
-/** Runs one command with a connection to the running Hostler that the command means. */
+/** Connects a command to the running Hostler that its arguments choose. */
 import type { ParsedArgs } from '../command.js';
 import { hostDataDir, type OtherHost } from '../config/running-hosts.js';
 import { type ControlClient, connectControl } from './control-client.js';

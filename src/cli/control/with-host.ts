@@ -1,6 +1,6 @@
 /**
  * Runs one command with the running Hostler, or, if none runs, with a host in this process that ends with the command.
- * Invariant: a command is repeated only if nothing was answered, so that no call is sent twice.
+ * Invariant: a command is repeated only if none of its requests was answered, so that no call is sent twice.
  */
 import { isHostError } from '../../kernel/errors.js';
 import type { ParsedArgs } from '../command.js';

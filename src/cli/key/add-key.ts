@@ -66,7 +66,7 @@ export async function addKey(args: ParsedArgs, file: string, name: string): Prom
   const where = out === undefined ? '; it is not shown again' : `, and written to ${out}`;
   process.stderr.write(`key '${name}' was added to ${file}${where}\n`);
   if ('nkey' in made.entry)
-    process.stderr.write('nats-server refuses it until it has its new configuration: hostler key nats\n');
+    process.stderr.write('nats-server refuses this key until it has the new configuration: hostler key nats\n');
   return EXIT.done;
 }
 
@@ -82,7 +82,7 @@ function rightsOf(args: ParsedArgs) {
   return { role, worker, isHost };
 }
 
-/** Keys of one worker share its epoch. The first key of a worker gets a new one, also when the name was used before. */
+/** Keys of one worker share its epoch. The first key of a worker gets a new epoch, even if the name was used before. */
 function epochFor({ keys = {} }: RawConfig, worker: string): string {
   for (const { worker: other } of parseKeys(keys, () => {}).values()) if (other?.name === worker) return other.epoch;
   return randomBytes(epochBytes).toString('hex');

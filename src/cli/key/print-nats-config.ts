@@ -15,7 +15,7 @@ const listenDefault = '127.0.0.1:4222';
 const storeDirDefault = '/var/lib/nats';
 const storeMiBDefault = 1_024;
 const storeMiBMax = 1_048_576;
-/** A reload with 1,000 workers takes less. */
+/** Wait for nats-server to reload. With 1,000 workers a reload takes less. */
 const reloadMs = 1_000;
 
 export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<number> {

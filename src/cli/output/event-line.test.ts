@@ -8,7 +8,7 @@ const freeze = (cause: HostEventOf<'freeze'>['cause']): HostEventOf<'freeze'> =>
 
 test.each([
   ['correlated', 'many servers failed together'],
-  ['suspended', 'Hostler stood still'],
+  ['suspended', 'Hostler itself was suspended'],
 ] as const)('the line of a freeze names its cause: %s', (cause, words) => {
   expect(eventLine(freeze(cause))?.text).toBe(`${words}; failures of servers do not count for 30s`);
 });

@@ -13,7 +13,7 @@ const nameChars = 100;
 const text = (value: string): string => neutraliseLine(value, textChars);
 const name = (value: string | undefined): string => neutraliseLine(value ?? '', nameChars);
 
-/** All kinds except call records: a listener for those has a cost per call. */
+/** All kinds that are logged. Call records are not, because a listener for them costs time in each call. */
 export const loggedKinds = [
   ...(['state', 'restart', 'parked', 'ejected', 'auth_required', 'revived', 'close_failed', 'freeze'] as const),
   ...(['breaker', 'denied', 'budget', 'throttled', 'replay', 'uncertain', 'schema', 'repaired', 'auth'] as const),
@@ -86,7 +86,7 @@ export function eventLine(event: HostEvent): EventLine | undefined {
 
 const freezeCauses: Readonly<Record<HostEventOf<'freeze'>['cause'], string>> = {
   correlated: 'many servers failed together',
-  suspended: 'Hostler stood still',
+  suspended: 'Hostler itself was suspended',
 };
 
 const authLines: Readonly<Record<HostEventOf<'auth'>['status'], EventLine>> = {

@@ -4,7 +4,7 @@ import { type Line, span, wrap } from './styled.js';
 
 const columns = 80;
 
-/** `subcommand`: options of the others are left out. */
+/** With a `subcommand` that has options of its own, the page lists only these. */
 export function helpOf(command: Command, summary: string, subcommand?: string): Line[] {
   const { options, optionsOf = {}, example } = command;
   const own = subcommand === undefined ? undefined : optionsOf[subcommand];
@@ -27,7 +27,7 @@ export function helpOf(command: Command, summary: string, subcommand?: string): 
   ];
 }
 
-/** Commands that share a row, and their summary. */
+/** Rows of the overview: the commands that share a row, and their summary. */
 function rowsOf(table: CommandTable): (readonly [names: string, summary: string])[] {
   const rows: [string, string][] = [];
   for (const [name, [summary, , row]] of Object.entries(table)) {

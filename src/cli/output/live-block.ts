@@ -23,7 +23,7 @@ export class LiveBlock {
     this.#output = output;
   }
 
-  /** `foot` is always shown; `lines` are cut if both are higher than the terminal. */
+  /** `foot` is always shown; `lines` are cut if both together are higher than the terminal. */
   draw(lines: readonly Line[], foot: readonly Line[] = []): void {
     const rowsMax = Math.max(2, (this.#output.rows || rowsDefault) - 1);
     const screen = screenOf(this.#output);
@@ -35,7 +35,7 @@ export class LiveBlock {
     this.#height = shown.length;
   }
 
-  /** Runs `write`, whose lines then stand above the block. */
+  /** Runs `write`, and redraws the block below the lines that it printed. */
   above(write: () => void): void {
     if (this.#height === 0) return write();
     this.#output.write(this.#erase());
@@ -44,7 +44,7 @@ export class LiveBlock {
     this.draw(this.#lines, this.#foot);
   }
 
-  /** The lines that were drawn last stay, and are not drawn again. */
+  /** Leaves the last lines on the terminal. They are not drawn again. */
   end(): void {
     this.#height = 0;
     this.#lines = [];

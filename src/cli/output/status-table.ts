@@ -63,7 +63,7 @@ export function noteOf(row: StatusRow): string {
     row.toolsError === undefined
       ? ''
       : `${row.tools === 0 ? 'no tools' : 'tools of an earlier list'}: ${shownError(row, row.toolsError)}`,
-    // An older host sends none.
+    // An older host sends no notes.
     ...(row.notes ?? []).map((note) => neutraliseLine(note, errorChars)),
     unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
@@ -81,7 +81,7 @@ export function approvalLines(rows: readonly StatusRow[]): Line[] {
   return waiting === 0 ? [] : [span('busy', `! ${waiting} ${have} tools that wait for approval: hostler approve`)];
 }
 
-/** The row names the server already. */
+/** Removes the name of the server from the start of a message, because the row already has it. */
 function shownError({ name, label }: StatusRow, message: string): string {
   const prefixes = [`server '${name}'`, `mcpServers.${label ?? name}`];
   const prefix = prefixes.find((each) => message.startsWith(each) && /^[:. ]/.test(message.slice(each.length))) ?? '';
@@ -121,7 +121,7 @@ export function serverLines(row: StatusRow, screen: Screen): Line[] {
   ];
 }
 
-/** The error of a refused entry is its problem, with the hint. The note of a connected server contains no error. */
+/** True if the last error only repeats the problem of a refused entry, together with the hint, which has a line of its own. */
 const isRefusal = ({ active, problem, lastError }: StatusRow): boolean =>
   !active && problem !== undefined && lastError?.message.startsWith(problem.message) === true;
 

@@ -91,7 +91,7 @@ export function flow(line: Line, screen: Screen, indent: number): Line[] {
       }
       lines.at(-1)?.push(typeof piece === 'string' ? word : { style: piece.style, text: word });
       left -= widthOf(word);
-      // An indentation is not a line of its own.
+      // No break after the indentation at the start of a line.
       mayBreak = word.endsWith(' ') && (mayBreak || word.trim() !== '');
     }
   }

@@ -5,7 +5,7 @@
 import { cut, type Line, type Piece, type Screen, textOf, widthOf } from './styled.js';
 
 const gap = '  ';
-/** Columns are not made narrower than this. A narrower screen cuts the row at its end. */
+/** Columns are not made narrower than this. On a narrower screen, the end of the row is cut off. */
 const widthMin = 6;
 
 export function table(rows: readonly (readonly Piece[])[], screen: Screen): Line[] {

@@ -8,7 +8,7 @@ afterEach(() => {
   vi.doUnmock('./compile-cache.js');
 });
 
-test('a start leaves the flags of V8 as they are, so that code caches stay valid', () => {
+test('a start does not change the flags of V8, so that code caches stay valid', () => {
   vi.useFakeTimers();
   const cachedData = new Script('(() => 1)()').createCachedData();
   limitHeap();

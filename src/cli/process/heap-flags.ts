@@ -1,12 +1,12 @@
 /**
- * V8 flags that keep the memory of a long-running command near to what it uses.
- * - Garbage and new space: without a limit of both V8 lets garbage grow to four times the live heap and new space to 32 MiB. After a load
- *   of 64 concurrent calls RSS is 133 MB instead of 93.
+ * V8 flags that keep the memory of a long-running command close to its live data.
+ * - Garbage and new space: without limits V8 lets garbage grow to four times the live heap, and new space to 32 MiB. After a load of 64
+ *   concurrent calls RSS is then 133 MB instead of 93.
  * - Helper threads: a collection of this new space takes about a millisecond, and waking threads to share it costs more than they save.
  *   On one thread, a call takes 7 % less CPU (59 us instead of 64 at 16 concurrent calls over stdio, Node 20, 2 busy cores).
- * - Fragmentation: in the soak, old space takes 38 MB for 22 MB of live objects after 9 minutes and grows on. With compaction on every
- *   full collection it stays between 22 and 28 MB. Compaction costs 10 us of CPU per call under full load, so a busy process does
- *   without it.
+ * - Fragmentation: in the soak test, old space takes 38 MB for 22 MB of live objects after 9 minutes, and keeps growing. With compaction
+ *   on every full collection it stays between 22 and 28 MB. Compaction costs 10 us of CPU per call under full load, so it is off while
+ *   the process is busy.
  */
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { finishCompileCache } from './compile-cache.js';
@@ -14,9 +14,10 @@ import { finishCompileCache } from './compile-cache.js';
 const flags = ['--heap-growing-percent=50', '--no-parallel-scavenge'];
 
 /**
- * Flags of a relay, which has little to do: its client waits for servers, not for it. If the optimizing compilers are off, their code is
- * never read from the disk (3.7 MB), and new space stays at 2 MB (2 MB less). After 20,000 calls a relay has 48.6 MB RSS instead of 55.8,
- * and 10.9 MB of it anonymous instead of 14.4. A call costs it 20 us of CPU instead of 12. Maglev exists since Node 24.
+ * Flags of a relay, which has little to do: its client waits for servers, not for the relay. If the optimizing compilers are off, their
+ * code is never read from the disk (3.7 MB), and new space stays at 2 MB (2 MB less). After 20,000 calls a relay has 48.6 MB RSS instead
+ * of 55.8; 10.9 MB of this is anonymous memory, instead of 14.4. The price is CPU: 20 us per call instead of 12. Maglev exists since
+ * Node 24.
  */
 const relayFlags = ['--no-opt', '--no-maglev', '--semi-space-growth-factor=1'];
 
@@ -30,10 +31,10 @@ export function limitRelay(): void {
   for (const flag of relayFlags) setFlagsFromString(flag);
 }
 
-/** After the start, whose collections need no limit. */
+/** The flags are set after the start, whose garbage collections need no limit. */
 const beginAfterMs = 250;
 const compactionEveryMs = 10_000;
-/** Share of the last interval in which the event loop was busy. The soak has 0.2, a benchmark 0.9. */
+/** Share of the last interval in which the event loop was busy. It is 0.2 in the soak test and 0.9 in a benchmark. */
 const busyShare = 0.5;
 /** Both halves of new space: with 64 calls in flight their garbage still dies before it is copied. */
 const newSpaceBytes = 8 * 1024 * 1024;

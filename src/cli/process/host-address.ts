@@ -1,5 +1,5 @@
 /**
- * How processes of one data directory reach each other: addresses of sockets, and a process that is detached from its starter.
+ * For processes that share a data directory: the addresses of sockets, and the start of a detached process.
  * Everything that depends on the system is here: Windows has named pipes and no sessions.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -55,7 +55,7 @@ export function spawnDetached({ command, cwd, env, log }: DetachedOptions): Prom
   });
 }
 
-/** False also for a process that has ended and was not reaped: PID 1 of a container may never do that. */
+/** False also for a process that has ended and was not reaped: PID 1 of a container may never reap it. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -65,7 +65,7 @@ export function isAlive(pid: number): boolean {
   return process.platform !== 'linux' || !/^[ZX]/.test(stateOf(pid));
 }
 
-/** The field after the name, which may contain parentheses. Empty if it cannot be read. */
+/** The state of a process: the field after its name, which may contain parentheses. Empty if the state cannot be read. */
 function stateOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');

@@ -1,6 +1,6 @@
 /**
- * The first line in each direction on `stdio.sock`. After it the socket carries the lines of the client unchanged; only the line
- * `stopping` of the host is for the relay.
+ * The first line in each direction on `stdio.sock`: the hello of the relay and the welcome of the host. After these lines the socket
+ * carries MCP messages unchanged; only the line `stopping` of the host is for the relay.
  * Invariant: values of variables are in the hello and nowhere else: not in logs, notes or status.
  */
 import { readFileSync, statSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { configBytesMax } from '../../config/folders.js';
 import { withoutForeign } from '../../config/without-foreign.js';
 import { type EndReason, endReasons } from './relay-state.js';
 
-/** Raise it with every change after which older relays or hosts could misunderstand newer ones. */
+/** To be raised with every change after which older relays or hosts could misunderstand newer ones. */
 export const relayProtocol = 1;
 export const helloBytesMax = 1024 * 1024;
 const variablesMax = 1_000;
@@ -51,7 +51,7 @@ export function parseGreeting<T extends Hello | Welcome>(line: string): T | unde
   }
 }
 
-/** Also checks the members that a host reads. */
+/** Like `parseGreeting`, and checks the members that a host reads. */
 export function parseHello(line: string): Hello | undefined {
   const hello = parseGreeting<Hello>(line);
   if (!hello || ![hello.version, hello.client, hello.config].every((each) => typeof each === 'string'))
@@ -77,7 +77,7 @@ const namesIn: readonly RegExp[] = [
 const listsOfNames = /\benv_(?:vars|keys)["']?\s*[:=]\s*\[([^\]]*)\]/g;
 const tablesOfNames = /\benv_http_headers["']?\s*[:=]\s*\{([^}]*)\}/g;
 
-/** Names of the variables that the configuration reads, and PATH. The file may be invalid; history of a client does not count. */
+/** Names of the variables that the configuration reads, and PATH. The file may be invalid. Values of its client are not searched. */
 export function variableNames(config: string): readonly string[] {
   const text = withoutForeign(textOf(config), true);
   const names = new Set(['PATH']);

@@ -17,7 +17,7 @@ export class LogTail {
     this.#offset = sizeOf(file);
   }
 
-  /** Reads on every change of the file. Without a watcher of the system, nothing is read until the next `read`. */
+  /** Reads on every change of the file. If the system cannot watch the file, only calls of `read` read it. */
   follow(): void {
     this.#watcher?.close();
     try {

@@ -1,4 +1,4 @@
-/** Opens one connection to the host of a data directory, up to and including its welcome. */
+/** Opens one connection to the host of a data directory, and waits for its welcome. */
 import { connect, type Socket } from 'node:net';
 import path from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
@@ -21,7 +21,7 @@ export type Opened =
 const NEWLINE = 0x0a;
 const welcomeMs = 10_000;
 
-/** Codes if the host ends after the connection was opened and before it sends its welcome. */
+/** Codes of a host that ends after the connection was opened and before it sends its welcome. */
 const goneCodes: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED']);
 /** A shortage of system resources, or a race with another process: the next attempt may succeed. */
@@ -30,8 +30,8 @@ const passingCodes: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * True: the system refuses this process the socket, now and later, so it must serve its client itself. Sandboxes and file systems
- * (FUSE, 9p) have many codes for this, so every code that is not known to mean something else counts.
+ * True if the system refuses the socket to this process, now and later, so that it must serve its client itself. Sandboxes and file
+ * systems (FUSE, 9p) have many codes for this, so every code that is not known to mean something else counts.
  */
 export const isRefusedBySystem = (code: string | undefined): code is string =>
   code !== undefined &&
@@ -78,7 +78,7 @@ export async function openLink(file: string, hello: Hello, clock: Clock): Promis
 
 function read(socket: Socket, line: string): Opened {
   const welcome = parseGreeting<Welcome>(line);
-  if (!welcome) return { kind: 'failed', reason: 'the running Hostler does not speak the protocol of relays' };
+  if (!welcome) return { kind: 'failed', reason: 'the running Hostler did not answer with a welcome' };
   const { refused, hostler, version, config, notes } = welcome;
   if (refused === undefined) return { kind: 'connected', socket, welcome };
   if (refused === 'config') return { kind: 'refused', config };

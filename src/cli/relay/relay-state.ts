@@ -16,7 +16,7 @@ export type RelayState =
   /** The host announced its end and answers what it has received. */
   | { readonly kind: 'leaving'; readonly reason: EndReason }
   | { readonly kind: 'waiting'; readonly failures: number }
-  /** No host, and no need for one until the next request. `untilMs`: a newer relay goes first. */
+  /** No host, and no need for one until the next request. Until `untilMs`, a newer relay may start the next host. */
   | { readonly kind: 'away'; readonly untilMs?: number }
   | { readonly kind: 'failed'; readonly reason: string; readonly retryAtMs: number }
   | { readonly kind: 'over' };
@@ -29,11 +29,11 @@ export type RelayEvent =
 
 export type RelayEffect =
   | { readonly do: 'connect' }
-  /** The host is gone: settle the requests that it had. */
+  /** The host is lost: answer its open requests, or send them again to the next host. */
   | { readonly do: 'settle' }
-  /** Repeat the session and send what waits. */
+  /** Repeat the legacy session to the new host, and send the lines that wait. */
   | { readonly do: 'resume' }
-  /** Answer what waits with the reason. */
+  /** Answer the requests that wait with the reason. */
   | { readonly do: 'refuse'; readonly reason: string }
   | { readonly do: 'wake'; readonly atMs: number }
   | { readonly do: 'exit' };
@@ -43,7 +43,7 @@ type Step = readonly [RelayState, readonly RelayEffect[]];
 const backoffFirstMs = 100;
 const backoffMaxMs = 5_000;
 const failuresMax = 6;
-/** A host that lived shorter counts as a failure, so that a host that crashes on a request is not restarted in a loop. */
+/** The loss of a younger host counts as a failure, so that a host that crashes on a request is not restarted in a loop. */
 const provenMs = 5_000;
 
 export const firstState: RelayState = { kind: 'away' };

@@ -74,7 +74,7 @@ export class Relay {
     this.#event({ kind: 'begun' });
   }
 
-  /** The input is not read before the first attempt ended: if no socket can be used, another part of the process reads it. */
+  /** Called after the first attempt: if no socket can be used, another part of the process reads the input instead. */
   #attach(): void {
     if (this.#isAttached) return;
     this.#isAttached = true;
@@ -89,7 +89,7 @@ export class Relay {
     return this.#isInputEnded;
   }
 
-  /** The client sends no more. What it sent is still answered. */
+  /** The client sends no more. Requests that it sent are still answered. */
   readonly end = (): void => {
     if (this.#isInputEnded) return;
     this.#isInputEnded = true;
@@ -181,7 +181,9 @@ export class Relay {
         // After input was read or a host was joined, no other part of this process can serve the client.
         if (opened.kind === 'refused' ? !this.#hasJoined : !this.#isAttached) return this.#options.onUnusable(opened);
         return this.#failed(
-          opened.kind === 'refused' ? `it runs ${opened.config} now` : `its socket cannot be used (${opened.code})`,
+          opened.kind === 'refused'
+            ? `the running Hostler now has the configuration ${opened.config}`
+            : `its socket cannot be used (${opened.code})`,
         );
       case 'failed':
         return this.#failed(opened.reason, opened.isFinal);
@@ -241,7 +243,7 @@ export class Relay {
     const reason = parseStopping(line);
     if (reason === undefined) return;
     this.#event({ kind: 'stopping', reason });
-    // Everything that was handed over arrives before this end, and the host answers it.
+    // The host receives all earlier lines before this end, and answers them.
     if (this.#state.kind === 'leaving') this.#socket?.end();
   }
 
@@ -259,7 +261,7 @@ export class Relay {
     if (this.#isInputEnded) socket.end();
   }
 
-  /** Requests that can be sent again go before the lines that wait. */
+  /** Requests that can be sent again are queued before the lines that wait. */
   #settle(): void {
     const { answers, again } = this.#table.settle(this.#isInputEnded);
     for (const answer of answers) this.#write(answer);
@@ -271,7 +273,7 @@ export class Relay {
   #refuse(reason: string): void {
     const error = new HostError('connect_failed', `Hostler cannot be reached: ${reason}`, {
       ...{ reason: 'host_unavailable', execution: 'not_executed' },
-      hint: 'correct this, then try again',
+      hint: 'correct the cause, then try again',
     });
     for (const line of this.#take()) {
       const answer = this.#table.refuse(line, error);
@@ -308,7 +310,7 @@ export class Relay {
   }
 }
 
-/** Collects whole lines. Neighbours in one chunk are written as one range, without a copy. */
+/** Collects whole lines. Adjacent lines of one chunk are written as one range, without a copy. */
 class LineBatch {
   readonly #parts: Buffer[] = [];
   #bytes: Buffer | undefined;
@@ -319,7 +321,7 @@ class LineBatch {
     return this.#bytes === undefined && this.#parts.length === 0;
   }
 
-  /** `end` is the place of the line end, which is missing in a line that was assembled from several chunks. */
+  /** `end` is the position of the newline. A line that was assembled from several chunks has no newline. */
   add(bytes: Buffer, start: number, end: number): void {
     if (end >= bytes.length) {
       this.#finish();
@@ -338,7 +340,7 @@ class LineBatch {
     this.#parts.push(Buffer.from(`${line}\n`));
   }
 
-  /** False: the stream wants no more for now. */
+  /** Returns false if the caller should wait for `drain`. */
   writeTo(stream: Writable): boolean {
     this.#finish();
     if (this.#parts.length > 1) stream.cork();

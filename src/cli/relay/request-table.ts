@@ -3,8 +3,8 @@
  * that set up or changed its legacy session.
  * Not here: the connection (relay-state.ts), reading and writing (relay.ts).
  * Invariants:
- * - Lines are noted and never changed. A `tools/call` that was handed over is answered once, and never sent again.
- * - A request is noted if and only if the host answers it with its id.
+ * - Lines are recorded and never changed. A `tools/call` that was handed over is answered once, and never sent again.
+ * - A request is recorded if and only if the host answers it with its id.
  * - An answer to a question of an earlier host reaches no later host.
  * - Open requests have a bound, which one batch may exceed; stored lines have a bound of bytes.
  */
@@ -19,7 +19,7 @@ import { eachElement } from '../../wire/json-scan.js';
 import { listenMethod, METHODS, NOTIFICATION } from '../../wire/methods.js';
 import { failureAnswer } from './failure-answer.js';
 
-/** A new host can answer such a request as well. */
+/** True if such a request may be sent again to a new host. */
 const isRepeatable = (method: string): boolean => METHODS.get(method)?.isRepeatable === true;
 /** Members of the filter of a listen stream, and the notifications that they grant. */
 const listenFlags = [
@@ -36,7 +36,7 @@ const listChanges: Readonly<Record<string, string>> = {
 const storedBytesMax = 16 * 1024 * 1024;
 const subscriptionsMax = 10_000;
 const questionsMax = 1_000;
-/** The host works on 1,000 requests of a client and delays 3,200 refusals; the rest is on its way. */
+/** The host handles 1,000 requests of a client and delays 3,200 refusals; the other 800 may be in transit. */
 const openMax = 5_000;
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
@@ -47,12 +47,12 @@ const idPrefix = Buffer.from('{"jsonrpc":"2.0","id":');
 const ownPrefix = Buffer.from('{"hostler":');
 /** The host withdraws its questions with this start, before the params. */
 const withdrawnPrefix = Buffer.from(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":`);
-/** The host starts a listen stream with this, before the params. */
+/** The host starts a listen stream with this text, before the params. */
 const acknowledgedPrefix = Buffer.from(
   '{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":',
 );
 const modernMark = Buffer.from(`"${META.version}"`);
-/** Starts the ids of repeated requests, whose answers the client does not get. */
+/** Start of the ids of requests with which the relay repeats a session. Their answers are not forwarded. */
 const replayId = '"hostler-relay-';
 
 interface OpenRequest {
@@ -67,9 +67,9 @@ interface OpenRequest {
   count: number;
 }
 
-/** `drop`: the line belongs to an earlier host. */
+/** `drop`: the line answers a question of an earlier host. */
 export type ClientLine = 'forward' | 'drop' | { readonly answer: string };
-/** `after`: the line is forwarded, and these lines after it. */
+/** `own`: a message to the relay itself. `after`: the line is forwarded, and then these lines. */
 export type HostLine = 'forward' | 'swallow' | 'own' | { readonly after: readonly string[] };
 
 export interface Settled {
@@ -110,7 +110,7 @@ export class RequestTable {
     return this.#open.size + this.#repeats;
   }
 
-  /** Notes a line that is about to be handed to the host. */
+  /** Records a line that is about to be handed to the host. */
   fromClient(bytes: Buffer, start: number, end: number): ClientLine {
     if (this.size >= openMax) {
       const answer = this.refuse(bytes.subarray(start, end), tooMany(this.size));
@@ -124,7 +124,7 @@ export class RequestTable {
     return this.#isForwarded ? 'forward' : 'drop';
   }
 
-  /** False: an answer to a question of an earlier host. */
+  /** Returns false for an answer to a question of an earlier host. */
   #message(envelope: Envelope, isInBatch: boolean): boolean {
     if (envelope.kind === 'request') this.#request(envelope, isInBatch);
     else if (envelope.kind === 'notification') this.#notification(envelope);
@@ -132,7 +132,7 @@ export class RequestTable {
     return true;
   }
 
-  /** A batch that the host refuses as a whole gets one answer without an id. */
+  /** Without batches in the revision, the host refuses a batch with one answer without an id, so its requests are not recorded. */
   #batch(bytes: Buffer, bounds: readonly number[]): void {
     if (!this.#hasBatches) return;
     this.#isForwarded = false;
@@ -182,7 +182,7 @@ export class RequestTable {
     if (idText !== undefined && this.#open.get(idText)?.method !== 'initialize') this.#close(idText);
   }
 
-  /** Notes a line of the host. `own`: a message to the relay itself. */
+  /** Records a line of the host. */
   fromHost(bytes: Buffer, start: number, end: number): HostLine {
     if (startsWith(bytes, start, end, idPrefix)) return this.#withId(bytes, start + idPrefix.length, end);
     if (startsWith(bytes, start, end, ownPrefix)) return 'own';
@@ -216,7 +216,7 @@ export class RequestTable {
   }
 
   #withdrawn(bytes: Buffer, start: number, end: number): void {
-    // Without the end of the message.
+    // The last byte closes the message, not the params.
     this.#questions.delete(memberText(bytes.subarray(start, end - 1), 'requestId') ?? '');
   }
 
@@ -237,10 +237,10 @@ export class RequestTable {
     if (!isResult && method === 'initialize' && !this.#initialize) this.#hasBatches = false;
     if (!isResult) return;
     if (Object.hasOwn(listChanges, method)) this.#listed.add(method);
-    if (params) this.#told(method, params);
+    if (params) this.#changeSession(method, params);
   }
 
-  /** Undefined: no such request, or one of several with this id. */
+  /** Returns undefined if no request has this id, or if another one with this id remains open. */
   #close(idText: string): OpenRequest | undefined {
     const request = this.#open.get(idText);
     if (!request) return undefined;
@@ -253,7 +253,7 @@ export class RequestTable {
     return request;
   }
 
-  #told(method: string, params: Buffer): void {
+  #changeSession(method: string, params: Buffer): void {
     if (method === 'initialize') this.#initialize = params;
     else if (method === 'logging/setLevel') this.#level = params;
     else {
@@ -264,8 +264,8 @@ export class RequestTable {
   }
 
   /**
-   * The host is gone. Requests that a new host may answer are returned as lines; the others are answered. If the client sends no
-   * more, there is no new host: every request is answered, except listen streams, which simply end.
+   * Empties the table after the loss of a host. Requests that a new host may answer are returned as lines; the others are answered. If
+   * the client sends no more, there is no new host: every request is answered, except listen streams, which simply end.
    */
   settle(isInputEnded = false): Settled {
     const answers: string[] = [];
@@ -311,7 +311,7 @@ export class RequestTable {
     return [...this.#listed].map((method) => notification(listChanges[method] as string));
   }
 
-  /** The answer to a line that no host gets; undefined if it needs none. */
+  /** Returns the answer to a line that no host gets; undefined if the line needs none. */
   refuse(line: Buffer, error: HostError): string | undefined {
     const answers: string[] = [];
     let isBatch = false;
@@ -357,7 +357,7 @@ const lost = (tool: string | undefined): HostError =>
       ...(tool === undefined ? {} : { tool }),
       reason: 'host_lost',
       execution: 'uncertain',
-      hint: 'check whether it took effect before you send it again',
+      hint: 'check whether the request took effect before you send it again',
     },
   );
 

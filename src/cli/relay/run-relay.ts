@@ -27,10 +27,10 @@ type ServeHere = (why: string) => Promise<number>;
 
 const aliveMs = 60_000;
 const lineChars = 2_000;
-/** A mistake in `--data-dir`, which its user corrects. */
+/** Codes of a wrong `--data-dir`, which the user has to correct. */
 const wrongPathCodes: ReadonlySet<string> = new Set(['EEXIST', 'ENOTDIR', 'ENAMETOOLONG']);
 
-/** `onServing`: the client has its first answer, so the code of the start has run. */
+/** `onServing`: called when the client has its first answer. By then the code of the start has run. */
 export async function runRelay(args: ParsedArgs, serveHere: ServeHere, onServing: () => void): Promise<number> {
   const options = upOptions(args, process.env, process.cwd());
   const { dataDir } = options;
@@ -87,7 +87,7 @@ class RelayRun {
         if (this.#isReleased) return;
         if (isAgain) process.exit(EXIT.failed);
         this.#stopped.abort();
-        // The client has closed its side before, so it does not wait for answers.
+        // The client has closed its input or was never connected, so it waits for no answers.
         if (this.#relay.isInputEnded || !this.#hasJoined) process.exit(EXIT.done);
         this.#relay.end();
       });
@@ -161,14 +161,14 @@ class RelayRun {
   }
 }
 
-/** If a server of this Hostler is this relay, or starts it, the relay would connect Hostler to itself. */
+/** Error for a relay that a server of the same Hostler started: it would connect Hostler to itself. */
 const containsItself = (config: string): HostError =>
   new HostError(
     'invalid_spec',
     'this process was started by a server of the Hostler that it would connect to; a loop would follow',
     {
       reason: 'loop',
-      hint: `remove 'hostler up --stdio' from what the servers in ${config} run; if it is for a client of its own, unset HOSTLER_RUN`,
+      hint: `remove 'hostler up --stdio' from the commands of the servers in ${config}; if a server starts it for another client, unset HOSTLER_RUN`,
     },
   );
 

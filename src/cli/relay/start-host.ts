@@ -17,9 +17,9 @@ import { isRefusedBySystem, type Opened } from './open-link.js';
 
 export interface HostStart {
   readonly dataDir: string;
-  /** Real path. */
+  /** Real path of the configuration. */
   readonly config: string;
-  /** The path as the host names it in errors. */
+  /** Path of the configuration as the host names it in errors. */
   readonly givenConfig: string;
   /** Command line of the host. */
   readonly command: readonly string[];
@@ -138,7 +138,7 @@ function takeLock(file: string, clock: Clock): boolean {
   return false;
 }
 
-/** A file without a pid was just created. */
+/** A lock file without a pid was just created. */
 function isHolderAlive(file: string): boolean {
   try {
     const pid = Number(readFileSync(file, 'utf8'));

@@ -82,7 +82,7 @@ function digest(at: readonly string[], value: unknown, files: PlaceholderFiles):
   return hash('sha256', canonical([...at, value, contents]));
 }
 
-/** The rest of `auth` says where its secrets are sent. */
+/** Leaves out the headers and the secrets of `auth`. The rest of `auth` stays, because it says where the secrets are sent. */
 function withoutSecrets({ headers: _headers, auth, ...others }: Table): unknown[] {
   if (!isTable(auth)) return [others, auth];
   const { clientSecret: _secret, clientKey, ...rest } = auth;

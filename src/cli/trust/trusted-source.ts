@@ -45,7 +45,7 @@ export interface Reading {
 export type AskTrust = (reading: Reading, confirmed: ReadonlySet<string> | undefined) => Promise<void>;
 
 interface Applicable extends UsableChanges {
-  readonly told: readonly string[];
+  readonly problems: readonly string[];
 }
 
 export class TrustedSource {
@@ -53,7 +53,7 @@ export class TrustedSource {
   readonly #env: Environment;
   readonly #store: TrustStore | undefined;
   #applied: Applicable | undefined;
-  /** What was read last. It may still be about to replace `#applied`. */
+  /** The configuration that was read last. It may be about to replace `#applied`. */
   #newest: Applicable | undefined;
 
   constructor(location: ConfigLocation, env: Environment) {
@@ -99,7 +99,7 @@ export class TrustedSource {
 
   #usable(filled: ReadConfig, usable: UsableChanges): UsableConfig {
     const { config, parts, waiting } = usable;
-    const next = { config, parts, waiting, told: filled.problems.map(({ message }) => message) };
+    const next = { config, parts, waiting, problems: filled.problems.map(({ message }) => message) };
     const accept = () => {
       this.#applied = next;
     };

@@ -1,4 +1,4 @@
-/** What `hostler up` prints when it serves: a line of JSON, and the first screen or one line of text. */
+/** Prints what `hostler up` shows when it serves: one line of JSON with `--json`, and the first screen or one line of text. */
 import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
 import { firstLine, firstLines, firstScreen } from '../output/first-screen.js';

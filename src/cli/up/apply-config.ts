@@ -41,7 +41,7 @@ export async function applyConfig(
       gateway.allow(listen);
       swap();
       if (rekeyWorkers) atBroker = rekeyWorkers();
-      // The caller awaits it only after removed servers have stopped. Until then a rejection would be unhandled.
+      // The caller awaits `atBroker` only after removed servers have stopped. Until then a rejection would be unhandled.
       atBroker.catch(() => {});
     },
     announce: () => gatewayKeys.announce(),

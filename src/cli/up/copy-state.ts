@@ -1,5 +1,5 @@
 /**
- * Copies disabled items and pins, which a process must obey if it serves its client without the lock of the data directory.
+ * Copies disabled items and pins for a process that serves its client without the lock of the data directory: it must obey them too.
  * Invariants: the data directory is only read. A file that exists and cannot be read, or that changes during each try, is an
  * error: without it, tools that are disabled or blocked would pass.
  */
@@ -17,7 +17,7 @@ export function copyState(from: string, to: string): void {
     for (const name of names) copy(path.join(from, name), path.join(to, name));
     if (versionsOf(from) === before) return;
   }
-  throw unreadable(path.join(from, 'state.db'), 'it changes all the time');
+  throw unreadable(path.join(from, 'state.db'), 'another process keeps changing it');
 }
 
 function versionsOf(folder: string): string {

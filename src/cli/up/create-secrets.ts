@@ -1,4 +1,4 @@
-/** Creates the resolver of references to secrets. Variables are those of the start: a later change of the shell has no effect. */
+/** Creates the resolver of references to secrets. Commands get the variables of the start, not those that clients add later. */
 import { SecretValues } from '../../config/secrets/secret-values.js';
 import { systemClock } from '../../kernel/clock.js';
 import type { Redactor } from '../../kernel/redact.js';

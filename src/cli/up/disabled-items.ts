@@ -11,7 +11,7 @@ import { quoted } from '../../kernel/shell-word.js';
 import type { Guard } from '../../policy/allowlist.js';
 
 const itemsMax = 10_000;
-/** A name of a server contains no slash, so the first one ends it. */
+/** The name of a server contains no slash, so the first slash ends it. */
 const itemOf = (server: string, tool: string | undefined): string =>
   tool === undefined ? server : `${server}/${tool}`;
 
@@ -39,7 +39,7 @@ export class DisabledItems {
     return [...this.#items].filter((item) => item.startsWith(prefix)).map((item) => item.slice(prefix.length));
   }
 
-  /** A disabled server is stopped too. An enabled one starts with its next call. */
+  /** Stops a server that is disabled. An enabled server starts with its next call. */
   async set(server: string, tool: string | undefined, isDisabled: boolean): Promise<void> {
     const item = itemOf(server, tool);
     const items = new Set(this.#items);

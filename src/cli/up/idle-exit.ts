@@ -1,14 +1,14 @@
 /**
- * When a host that a relay started ends by itself: after `idleExit` without a client.
- * Not here: what counts (run-up.ts).
+ * Decides when a host that a relay started ends by itself: after `idleExit` without a client.
+ * Not here: what counts as use (usage.ts).
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 
-/** What uses a host now, and what used it since its start. */
+/** Counts the uses of a host. */
 export interface Usage {
-  /** Relays, HTTP requests and streams, workers, running calls, leases. */
+  /** Uses at this moment: relays, HTTP requests and streams, workers, running calls, leases. */
   readonly open: number;
-  /** Uses that may begin and end between two samples. */
+  /** Uses since the start that may begin and end between two samples. */
   readonly total: number;
 }
 

@@ -1,8 +1,9 @@
 /**
  * A host in the process of one command, for `call` and `tools` when no Hostler runs. It has the configuration, the trust check and
  * the data directory of `hostler up`, and neither a port nor a gateway.
- * Invariants: a server starts only when an operation needs it. The control socket is held as the lock of the data directory:
- * other commands that need a host wait for its end, the rest is refused. After `close`, and after a stop signal, no process is left.
+ * Invariants: a server starts only when an operation needs it. The control socket is the lock of the data directory: `call` and
+ * `tools` of other processes wait until this host ends, and all other commands are refused. After `close`, and after a stop signal,
+ * no process is left.
  */
 import { loadLibsql } from '../../catalog/store/libsql.js';
 import type { HostConfig } from '../../host/host-interface.js';
@@ -95,7 +96,7 @@ async function readConfig({ config: file, isFoundInFolder }: UpOptions, redactor
   }
 }
 
-/** An invalid entry stays as it is: the host reports it. */
+/** Makes all servers lazy. An invalid entry stays as it is, and the host reports it. */
 function withoutEagerServers(config: HostConfig): HostConfig {
   const entries = Object.entries(config.mcpServers ?? {}).map(([name, entry]) => {
     const isEager = typeof entry === 'object' && entry !== null && 'lazy' in entry && entry.lazy === false;
@@ -111,7 +112,7 @@ const problemPrinter = (redactor: Redactor) => (error: unknown) => {
   process.stderr.write(`hostler: ${neutraliseLine(text, LIMITS.quotedChars)}\n`);
 };
 
-/** The client is disconnected when this command ends, and then tries again (with-host.ts). */
+/** Never answers: the client is disconnected when this command ends, and then tries again (with-host.ts). */
 const untilEnd = () => new Promise<never>(() => {});
 
 function refusals(operations: Operations): Operations {

@@ -59,7 +59,7 @@ export class LogFile {
 
   #keepPredecessor(): void {
     try {
-      // Errors of Node and of the start go to this file too, through descriptors that the shell opened. They must not lose it.
+      // Copied, not renamed: Node writes errors to this file through descriptors that the shell opened, which would follow a rename.
       copyFileSync(this.#file, `${this.#file}.1`);
     } catch {
       // No space is left.

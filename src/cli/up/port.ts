@@ -1,6 +1,6 @@
 /**
- * The port of a Hostler whose user chose none: the remembered one, else 8383. If it is taken, a free one is used and remembered in the
- * data directory, because clients have its URL in their configuration.
+ * Chooses the port of a Hostler if its user chose none: the remembered port, else 8383. If that port is taken, a free one is used and
+ * remembered in the data directory, because clients have the URL in their configuration.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -22,7 +22,7 @@ export function rememberedPort(dataDir: string): number | undefined {
   }
 }
 
-/** `onProblem`: the port cannot be stored, so the next start may use another one. */
+/** Calls `onProblem` if the port cannot be stored; the next start may then use another port. */
 export async function listenAnywhere(
   gateway: Pick<Gateway, 'listen'>,
   dataDir: string,

@@ -35,7 +35,7 @@ export class RelayAdmission {
     this.#options = options;
   }
 
-  /** `fullAt`: the number of clients, if the host serves no more. */
+  /** `fullAt`: set if the host is full, to its number of clients. */
   welcome(hello: Hello, fullAt?: number): Welcome {
     const { config, version, pid, url, isEnding, onNewer } = this.#options;
     const base = { hostler: relayProtocol, version, pid, url: url() ?? null, config, notes: [] };

@@ -40,7 +40,7 @@ export class RelayService {
   readonly #admission: RelayAdmission;
   #socket: RelaySocket | undefined;
   #cancelIdle: Cancel = () => {};
-  /** The version that a relay has and this host lacks. */
+  /** The version of a relay that is newer than this host. */
   #upgradePending: string | undefined;
 
   constructor(options: RelayServiceOptions) {
@@ -68,7 +68,7 @@ export class RelayService {
         this.#admission.ended(client);
       },
     });
-    // A host with a terminal or a service manager ends only when it is told to.
+    // A host that a terminal or a service manager started ends only on request.
     if (options.isRelayed)
       this.#cancelIdle = watchIdle(
         clock,
@@ -78,7 +78,7 @@ export class RelayService {
       );
   }
 
-  /** For a relay that finds no `stdio.sock` and asks over the control socket whether a host runs. */
+  /** Makes `stdio.sock` again if it was removed. A relay that does not find it asks over the control socket whether a host runs. */
   async restoreSocket(): Promise<void> {
     const isRestored = await this.#socket?.restore();
     if (isRestored) this.#options.log('warn', 'stdio.sock was removed from the data directory; it was made again');

@@ -14,17 +14,17 @@ import type { EndReason } from '../relay/relay-state.js';
 export interface RelaySocketOptions {
   readonly file: string;
   readonly clock: Clock;
-  /** More are refused. */
+  /** Further clients are refused. */
   readonly clientsMax: number;
   /** `fullAt`: `clientsMax`, if there is no place for the client. */
   readonly welcome: (hello: Hello, fullAt: number | undefined) => Welcome;
-  /** Resolves when the client is served. */
+  /** Resolves when the client needs no more service: all of its requests are answered, or the connection is lost. */
   readonly serve: (socket: Socket, client: string) => Promise<void>;
 }
 
 export interface RelaySocket {
   readonly count: number;
-  /** Makes the socket again if its file was removed, as by a cleaner of old files. True: it was removed and is there again. */
+  /** Makes the socket again if its file was removed, for example by a cleaner of old files. Resolves with true if it did so. */
   restore(): Promise<boolean>;
   /** Accepts no more relays, and tells the connected ones why the host ends. Resolves when none of them sends any more. */
   stop(reason: EndReason): Promise<void>;
@@ -63,7 +63,7 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
     const hasPlace = clients.size < clientsMax || clients.has(id);
     const welcome = options.welcome(hello, hasPlace ? undefined : clientsMax);
     socket.write(`${JSON.stringify(welcome)}\n`);
-    // The socket is paused, so the end of the other side would not be seen.
+    // destroySoon, not end: the socket is paused, so it would never read the end of the other side and stay open.
     if (welcome.refused !== undefined) return socket.destroySoon();
     const client = { socket, served: options.serve(socket, id) };
     clients.set(id, client);
@@ -82,7 +82,7 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
     },
     async restore() {
       if (isStopped || existsSync(file)) return false;
-      // Connections stay open. The old socket is closed first, because its end removes the file of that name.
+      // Connections stay open. The old socket is closed first, because closing it removes the file of that name.
       server.close();
       return (await listenPrivately(server, file)) === undefined;
     },

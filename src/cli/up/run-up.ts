@@ -62,7 +62,7 @@ type LoadServeWorkers = () => Promise<ServeWorkers>;
 export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers, alone?: string): Promise<number> {
   const given = upOptions(args, process.env, process.cwd());
   delete process.env[RELAYED_VARIABLE];
-  // Without the lock of the data directory, its files cannot be written.
+  // Without a socket the data directory cannot be locked, so this process works on a copy of it.
   const dataDir = alone === undefined ? given.dataDir : mkdtempSync(path.join(os.tmpdir(), 'hostler-'));
   const options = { ...given, dataDir };
   const signals = new Signals();
@@ -235,7 +235,7 @@ class Run {
     await relays.open();
     this.#relays = relays;
     this.#closers.splice(-1, 0, () => relays.close());
-    // Relays stop first: what they have sent is still answered, and they keep what their clients send from now on.
+    // Relays stop first: requests that they sent are still answered, and they hold later requests of their clients for the next host.
     this.#closers.push(() => relays.stop(this.endReason));
   }
 

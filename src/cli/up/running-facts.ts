@@ -1,4 +1,4 @@
-/** Parts of the facts that the running Hostler tells about itself. */
+/** Parts of the facts that a Hostler reports about itself. */
 import type { ServedWorkers } from '../../broker/serve-workers.js';
 import { type UnlistedRole, unlistedRoleHint, unlistedRoleText } from '../../config/unlisted-roles.js';
 import type { BrokerFacts } from '../control/control-protocol.js';

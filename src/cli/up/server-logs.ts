@@ -1,8 +1,8 @@
 /**
  * Stores the last events of each server as log lines, and reads its stderr. All lines have the time at which they happened.
  * Not here: texts of events (output/event-line.ts), sending lines (control/operations.ts).
- * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted. A parked server that fails
- * again and again keeps the lines of other events.
+ * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted. Repeated
+ * failures of a parked server do not push out the lines of other events.
  */
 import type { Host } from '../../host/host.js';
 import type { HostEvent } from '../../host/host-events.js';
@@ -73,7 +73,7 @@ export class ServerLogs {
     const emitStderr = (server: string) => {
       for (const line of read(server)) emit(this.#stderrLine(server, line));
     };
-    // The caller has these lines.
+    // Lines that exist now are not emitted: the caller has them from `tail`.
     for (const server of followed()) read(server);
     return new Promise((resolve) => {
       let cancel: Cancel = () => {};
@@ -136,8 +136,8 @@ export class ServerLogs {
 }
 
 /**
- * The last event lines of one server. A server that is away is tried again every few seconds: of failed tries with the same reason in
- * a row, only the first and the last are stored.
+ * The last event lines of one server. A parked server is tried again and again. Of consecutive tries that fail for the same reason,
+ * only the first and the last are stored.
  */
 class EventLines {
   #lines: LogLine[] = [];

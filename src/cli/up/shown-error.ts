@@ -1,11 +1,11 @@
 /** Errors of a host in the process of one command (local-host.ts), for `call` and `tools`. */
 import { type HostError, isHostError } from '../../kernel/errors.js';
 
-/** This host ends now: it does not try a parked server again, and no command can read its log. */
+/** Shows the cause, without the next try: this host ends now and tries a parked server no more. No command can read its log. */
 export function shownError(error: HostError): HostError {
   if (error.code !== 'server_parked' || !isHostError(error.cause)) return error;
   const { code, message, hint } = error.cause;
-  // The hint for a process that ended names its log.
-  const own = 'fix the cause and repeat the command; for the rest of its stderr: hostler up, then hostler logs';
+  // The hint of a server that exited names a log that ends with this command.
+  const own = 'fix the cause and repeat the command; for the whole stderr of the server: hostler up, then hostler logs';
   return error.with({ message, hint: code === 'transport' ? own : (hint ?? own) });
 }

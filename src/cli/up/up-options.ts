@@ -72,7 +72,7 @@ export function listenOf(configured: ListenSettings, { host, port, auth, config 
   if (auth === 'none' && !isLoopback(listen.host)) {
     throw usage(
       '--auth',
-      `none would accept every client that can reach ${listen.host}`,
+      `'none' would accept every client that can reach ${listen.host}`,
       'leave --auth out, or listen on 127.0.0.1 only',
     );
   }

@@ -1,6 +1,6 @@
 /**
- * The block at the bottom of the terminal of `hostler up`: servers while their tools are read, then a summary. It is redrawn when
- * it changes, and log lines are printed above it.
+ * The block at the bottom of the terminal of `hostler up`: the servers while their tools are read, then a summary. The block is redrawn
+ * when it changes, and log lines are printed above it.
  * Not here: the text (output/first-screen.ts), moving the cursor (output/live-block.ts).
  * Invariant: before `begin` and after `end`, lines go to stderr unchanged.
  */

@@ -1,4 +1,4 @@
-/** The current users of a host: decides when a host that a relay started ends by itself, or is replaced by a newer version. */
+/** Counts the current uses of a host. They decide when a host that a relay started ends, or is replaced by a newer version. */
 import type { ServedWorkers } from '../../broker/serve-workers.js';
 import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
@@ -22,8 +22,8 @@ export const usageOf = (parts: Parts, relays: number): Usage => ({
 });
 
 /**
- * No call and no state of a session would be lost. Relays repeat their sessions; HTTP clients cannot, and an instance of a server
- * belongs to one client. A shared server that idles has no session.
+ * True if a replacement would lose no call and no state of a session. Relays repeat their sessions to the next host; HTTP clients
+ * cannot, and an instance of a server belongs to one client. An idle shared server has no session.
  */
 export function isReplaceable(parts: Parts): boolean {
   const hasInstance = parts.host.status().some(({ instances }) => instances > 0);
