@@ -10,7 +10,7 @@ import { paint, plainScreen } from './output/styled.js';
 
 type Tool = { [key: string]: Json };
 
-/** The review of a server that first lists the one and then the other. */
+/** The review of a server that lists the tool `before`, and later `after` instead. */
 function review(before: Tool, after: Tool): PinReview | undefined {
   const pins = new Pins({ store: memoryPinStore() });
   const item = (tool: Tool) => ({ key: String(tool.name), raw: Buffer.from(JSON.stringify(tool)) });
@@ -88,7 +88,7 @@ test('a changed tail of a long text is shown, and equal text in front of it is c
   expect(isPartlyHidden(shown)).toBe(false);
 });
 
-test('the description is shown behind many other changes, and a tool with hidden changes is not asked about', () => {
+test('the description is shown after many other changes, and a tool with hidden changes is not offered for approval', () => {
   const properties = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`p${i}`, { type: 'string' }]));
   const after = { ...sampleTool, description: 'a new text', inputSchema: { type: 'object', properties } };
   const many = review(sampleTool, after) as PinReview;

@@ -46,7 +46,7 @@ const opens = () =>
       () => false,
     );
 
-test('E8 it shows what the file would run, and confirms it with --yes or at a terminal', async () => {
+test('E8 hostler trust shows what the file would run, and confirms it with --yes or at a terminal', async () => {
   await expect(run([file])).rejects.toMatchObject({
     details: { reason: 'usage' },
     hint: expect.stringContaining('--yes'),
@@ -75,7 +75,7 @@ test('E8 confirmations are listed and withdrawn', async () => {
   expect([await run(['--remove', file]), await run(['--remove', file]), await opens()]).toEqual([0, 1, false]);
 });
 
-test('with --json it never asks, and says whether the file is confirmed', async () => {
+test('with --json hostler trust never asks, and prints whether the file is confirmed', async () => {
   const answered = async (...argv: string[]) => {
     printed = '';
     const code = await run([file, '--json', ...argv]);

@@ -1,6 +1,6 @@
 /**
- * Finds code outside the folders of the eras that knows the name of an era. A pure function from source texts to sentences about
- * mistakes: such code reads a new era as one of the old ones.
+ * Finds code outside the folders of the eras that names an era, because such code would treat a new era as one of the old ones. A
+ * pure function from source texts to sentences about mistakes.
  * Not here: reading the tree (eras.test.ts).
  */
 import { isTest, nodesOf, parse, type Sources } from './import-rules.js';

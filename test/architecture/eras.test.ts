@@ -1,4 +1,7 @@
-/** What differs between protocol revisions stands in the folders of the eras, and the compiler asks a new era and a new method for every fact. */
+/**
+ * Differences between protocol revisions are in the folders of the eras only. The compiler requires every fact of a new era and of a
+ * new method.
+ */
 import { expect, test } from 'vitest';
 import type { ClientEra } from '../../src/gateway/eras/era.js';
 import { ERAS as CLIENT_ERAS } from '../../src/gateway/eras/eras.js';
@@ -14,7 +17,7 @@ test('clients and servers have the same eras, in the same order', () => {
   expect(CLIENT_ERAS.map(({ name }) => name)).toEqual(names);
 });
 
-test('only the folders of the eras know the names of eras', () => {
+test('only code in the folders of the eras names an era', () => {
   const files = filesBelow('src').filter((file) => file.endsWith('.ts'));
   expect(eraNameErrors(Object.fromEntries(files.map((file) => [file, readText(file)])), names)).toEqual([]);
 });
@@ -30,7 +33,7 @@ test.each([
   expect(eraNameErrors({ 'src/host/eras/old/a.ts': text, 'src/host/a.test.ts': text }, names)).toEqual([]);
 });
 
-/** Names of the members that an object of the type may leave out. */
+/** The names of the optional members of a type. */
 type Optional<T> = { [Key in keyof T]-?: object extends Pick<T, Key> ? Key : never }[keyof T];
 
 test('an era states every fact: only hooks are optional, in the type that tsc checks', () => {

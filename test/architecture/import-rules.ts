@@ -35,7 +35,7 @@ export interface Import {
   readonly file: string;
   /** As written. */
   readonly specifier: string;
-  /** The source file it names; undefined for packages and builtins. */
+  /** The source file that the specifier names; undefined for packages and builtins. */
   readonly target: string | undefined;
   /** An `import()`, which runs only when the line is reached. */
   readonly isDynamic: boolean;
@@ -89,7 +89,7 @@ function allImports(sources: Sources): Import[] {
   return found;
 }
 
-/** Imports against the order, and folders that are missing in it. */
+/** Imports that violate the order of folders, and folders that are missing in the order. */
 export function directionErrors(sources: Sources): string[] {
   const rowOf = (folder: string): number => layers.findIndex((row) => row.includes(folder));
   const inFolders = Object.keys(sources).filter((file) => !isRootEntry(file));

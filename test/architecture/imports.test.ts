@@ -105,7 +105,7 @@ describe('the checker', () => {
     expect(directionErrors(files as Record<string, string>)).toEqual(errors);
   });
 
-  test('names the path of a cycle, through types as well', () => {
+  test('names the path of a cycle, even through types', () => {
     const files = {
       'src/wire/a.ts': `import './b.js'`,
       'src/wire/b.ts': `import type { C } from './c.js'`,

@@ -1,11 +1,11 @@
 /**
- * Errors read as one voice: a lower-case sentence without a final period, hints too.
- * Read from the sources, so that a new message cannot fall out of step unnoticed.
+ * Error messages and hints begin with a lower-case letter and have no final period.
+ * They are read from the sources, so new ones are checked too.
  */
 import { describe, expect, test } from 'vitest';
 import { filesBelow, readText } from './tree.js';
 
-/** First text given to each `new HostError(code, …)` and `notExecuted(code, …)`, and each `hint: …` or third argument of `notExecuted`. */
+/** The message of each `new HostError(code, …)` and `notExecuted(code, …)`; each `hint: …`, and the third argument of `notExecuted`. */
 function textsIn(source: string): string[] {
   const quoted = /(?:'((?:[^'\\]|\\.)*)'|`((?:[^`\\]|\\.)*)`)/.source;
   const messages = new RegExp(`(?:new HostError|\\bnotExecuted)\\(\\s*[^,]+,\\s*${quoted}`, 'g');
@@ -39,7 +39,7 @@ describe('the check', () => {
   });
 });
 
-test('every message and hint in our sources', () => {
+test('every message and hint in the sources follows the rules', () => {
   const found = filesBelow('src').flatMap((file) =>
     textsIn(readText(file)).map((text) => ({ file, text, fault: faultOf(text) })),
   );

@@ -12,7 +12,7 @@ export interface Manifest {
 interface LockedPackage {
   readonly dev?: boolean;
   readonly optional?: boolean;
-  /** Systems on which it can be installed; undefined: all. */
+  /** Systems on which the package can be installed; undefined means all. */
   readonly os?: readonly string[];
   readonly hasInstallScript?: boolean;
 }

@@ -17,7 +17,7 @@ describe('our package', () => {
   test('points only at files that the build makes', () => {
     expect(entryPointErrors(manifest, new Set(compiled))).toEqual([]);
   });
-  test('runs nothing on the machine it is installed on', () => {
+  test('runs no script when it is installed', () => {
     expect(lifecycleErrors(manifest)).toEqual([]);
   });
   test('has few production packages, none with an install script', () => {
@@ -42,7 +42,7 @@ describe('the checker', () => {
     );
   });
 
-  test('finds install scripts, own ones and those of production packages', () => {
+  test('finds install scripts of this package and of production packages', () => {
     expect(lifecycleErrors({ scripts: { test: 'x', postinstall: 'x' } })).toEqual(['script postinstall']);
     const packages = {
       '': { hasInstallScript: true },

@@ -51,7 +51,7 @@ const files = [
   ...['README.md', 'ARCHITECTURE.md'],
 ].filter((file) => !allowed.has(file) && (!file.startsWith('test/') || isTest(file)));
 
-/** The folder whose sentences are counted together. */
+/** The top folder of a file. Its sentences are checked in one test. */
 const folderOf = (file: string): string => (file.includes('/') ? (file.split('/')[0] as string) : '.');
 
 describe('sentences with a vague subject', () => {

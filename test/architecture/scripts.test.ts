@@ -52,7 +52,7 @@ describe('the lock of bootstrap', () => {
   }
 
   test('admits one process at a time, and replaces a process that has died', async () => {
-    // No process has the id 2^31 - 1 on any system we know.
+    // No process has the id 2^31 - 1 on the systems that Hostler supports.
     writeFileSync(lockFile(name), JSON.stringify({ pid: 2 ** 31 - 1 }));
     expect(await Promise.all([holder(), holder(), holder()])).toEqual([0, 0, 0]);
     expect(readFileSync(path.join(folder, 'log'), 'utf8')).toBe('in\nout\n'.repeat(3));

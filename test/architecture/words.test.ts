@@ -1,4 +1,4 @@
-/** Words that name the place where a text was written, and switches that leave tests out. */
+/** Words about the machine and the tools with which a text was written, and switches that leave tests out. */
 import { describe, expect, test } from 'vitest';
 import { filesBelow, readText } from './tree.js';
 
@@ -15,7 +15,7 @@ const rules: ReadonlyArray<{ what: string; pattern: RegExp; only?: RegExp }> = [
       `(?<![\\w.~}])${any(folder('work'), folder('root'), `${folder('home')}[a-z]`, `${folder('Users')}[A-Za-z]`)}`,
     ),
   },
-  { what: 'a word of the workshop', pattern: new RegExp(word('sub', '-?agent'), 'i') },
+  { what: 'a word about the tools of its authors', pattern: new RegExp(word('sub', '-?agent'), 'i') },
   {
     what: 'the host of a package registry',
     pattern: new RegExp(any(word('registry', '\\.npmjs'), word('registry', '\\.yarnpkg'), word('npm', '\\.pkg\\.'))),
@@ -52,7 +52,7 @@ describe('the checker', () => {
     [`cd ${folder('work')}main`, 'a path of one machine'],
     [`"${folder('root')}.config"`, 'a path of one machine'],
     [`${folder('home')}someone`, 'a path of one machine'],
-    [word('Sub', 'agents'), 'a word of the workshop'],
+    [word('Sub', 'agents'), 'a word about the tools of its authors'],
     [`https://${word('registry', '.npmjs')}.org`, 'the host of a package registry'],
     [`test.${word('on', 'ly')}('x')`, 'a test left out or run alone'],
     [`describe.${word('sk', 'ip')}('x')`, 'a test left out or run alone'],

@@ -1,4 +1,4 @@
-/** `hostler approve` as a process, against a server whose tools change: what is shown, what is refused, and what follows. */
+/** `hostler approve` as a process, against a server whose tools change: its output, its refusals, and the effect of an approval. */
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,5 +1,5 @@
 /**
- * The commands that speak to a running Hostler, as processes: what they print, and what they exit with.
+ * The commands that use a running Hostler, as processes: their output and their exit codes.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -160,7 +160,7 @@ describe('why', () => {
     expect(hidden).toMatchObject({ visible: false, call: { outcome: 'refused', code: 'denied' }, wouldStart: false });
   });
 
-  test('for a person', async () => {
+  test('as text', async () => {
     const { stdout } = await hostler('why', 'fixture/exit');
     expect(stdout).toMatch(/^fixture\/exit +for the operator\nhidden +server 'fixture': .*tools\.deny/);
     expect(stdout).toMatch(/\na call now +is refused: /);
@@ -211,7 +211,7 @@ describe('logs', () => {
 });
 
 describe('status', () => {
-  test('for a script', async () => {
+  test('as JSON', async () => {
     const { version, servers, dataDir } = JSON.parse((await hostler('status', '--json')).stdout) as {
       version: string;
       servers: StatusRow[];
@@ -222,7 +222,7 @@ describe('status', () => {
     expect(servers.map(({ name }) => name).sort()).toEqual(names.sort());
   });
 
-  test('for a person, and repeatedly', async () => {
+  test('as text, once and with --watch', async () => {
     const { stdout } = await hostler('status');
     expect(stdout).toMatch(/\nSERVER +STATE +FOR +TOOLS +CALLS +PID +NOTE\n/);
     expect(stdout).toMatch(/\noff +disabled /);
@@ -315,7 +315,7 @@ describe('doctor', () => {
     expect(stdout).toMatch(/\nbroken {2}configuration: \S+:\d+:\d+: keys\.ann\.hash: .*\n {8}make one with: /);
   });
 
-  test('a port that the configuration names is the one that is checked, also if it is the default', async () => {
+  test('checks the port that the configuration names, even if it is the default', async () => {
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
     const { port } = taken.address() as { port: number };

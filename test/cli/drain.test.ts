@@ -58,13 +58,16 @@ test('E14 SIGTERM during a call: not ready, drained, port closed, servers stoppe
       body: rpc(id, 'tools/call', { ...params, _meta: META }),
       headers: modernHeaders('tools/call', params),
     });
-  await eventually('it is ready for a probe by another Host', async () => (await probe('/readyz')).status === 200);
+  await eventually(
+    '/readyz answers 200 to a request with another Host header',
+    async () => (await probe('/readyz')).status === 200,
+  );
   expect(JSON.parse((await probe('/healthz')).text)).toEqual({ ok: true });
   const held = call(1);
   await eventually('the call is at the server', () => noted().includes('called'));
 
   running.child.kill('SIGTERM');
-  const stopping = await eventually('it is not ready any more', async () => {
+  const stopping = await eventually('/readyz no longer answers 200', async () => {
     const reply = await probe('/readyz');
     return reply.status === 503 && reply;
   });

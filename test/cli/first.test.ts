@@ -95,7 +95,7 @@ test('AC-E12 the next command names the client, on a line of its own if it is lo
   expect(await alone()).toMatch(/\n {2}hostler up --config ~\/\.claude\.json +run the servers of Claude Code\n/);
 });
 
-test('AC-E12 the next command can be pasted, also if the path has a space', async () => {
+test('AC-E12 the next command can be pasted, even if the path has a space', async () => {
   write("the user's files/.claude.json", { mcpServers: { a: node } });
   const text = await alone({ CLAUDE_CONFIG_DIR: path.join(home, "the user's files") });
   const [, word = ''] = /\n {2}hostler up --config (~\/'.*)\n {6}run the servers of Claude Code\n/.exec(text) ?? [];
@@ -103,7 +103,7 @@ test('AC-E12 the next command can be pasted, also if the path has a space', asyn
   expect(stdout).toBe(path.join(home, "the user's files/.claude.json"));
 });
 
-test('AC-E12 with a configuration it says how to start', async () => {
+test('AC-E12 with a configuration hostler prints how to start it', async () => {
   write('.config/hostler/hostler.json', { mcpServers: { a: node } });
   const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '' };
   const { code, stdout } = await new Running([], env, home).closed;

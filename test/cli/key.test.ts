@@ -28,7 +28,7 @@ const keys = () => (parseConfigText(text(), 'x') as { keys?: Record<string, Reco
 test.each([
   [['ad', 'ann'], "'ad' is not one of add, list, revoke, nats"],
   [['revoke'], 'the name of the key is missing'],
-])('wrong usage is reported also without a configuration: key %s', async (words, said) => {
+])('wrong usage is reported even without a configuration: key %s', async (words, said) => {
   rmSync(place.config);
   const env = { HOME: place.folder, XDG_CONFIG_HOME: '', HOSTLER_DATA_DIR: '' };
   const { code, stderr } = await new Running(['key', ...words], env, place.folder).closed;
@@ -160,7 +160,7 @@ describe('add', () => {
     expect(Object.keys(keys() ?? {}).sort()).toEqual(['a', 'b']);
   });
 
-  test('a key that could not be added is in no file', async () => {
+  test('a key that could not be added is written to no file', async () => {
     linkSync(place.config, `${place.config}.second`);
     const file = path.join(place.folder, 'unused.key');
     const { code, stderr } = await key('add', 'ann', '--key-file', file);

@@ -142,7 +142,7 @@ test('simultaneous commands run one after the other', async () => {
   expect([pidsOf('one').length, isClean()]).toEqual([3, true]);
 });
 
-test('other commands are told that a command has the data directory; Ctrl-C during its call ends the server too', async () => {
+test('other commands are refused while a command uses the data directory; Ctrl-C during its call ends the server too', async () => {
   // Listed before, so the call is sent as soon as the server is ready.
   await hostler('tools', 'one');
   const running = begin('call', 'one', 'sleep', '{"ms":60000}');

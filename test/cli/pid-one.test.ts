@@ -1,6 +1,6 @@
 /**
- * `hostler up` as a container runs it: as PID 1 of its own namespace, where orphans are its to reap, and with signals to the whole
- * process group, as service managers send them.
+ * `hostler up` as a container runs it: as PID 1 of a namespace, which has to reap orphans, and with signals to the whole process group,
+ * as service managers send them.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ afterAll(async () => {
   for (const end of toEnd) await end();
 });
 
-/** A running Hostler, whose server has started and left behind twelve orphans, which end at once. */
+/** A running Hostler. Its server has left behind twelve orphans, which exit at once and have to be reaped. */
 async function start(words: readonly string[]) {
   const place = new Workplace();
   const ledger = path.join(place.folder, 'ledger');

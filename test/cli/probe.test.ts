@@ -1,5 +1,5 @@
 /**
- * `hostler probe` as a person or a script runs it: its output, its exit code, and that it leaves nothing behind.
+ * `hostler probe` as a person or a script runs it: its output, its exit code, and that no process remains.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -105,7 +105,7 @@ describe('a failure is one line with a hint, and has the right exit code', () =>
     expect(result.stderr).not.toMatch(/\n\s+at /);
   });
 
-  test('a server cannot write to our terminal, nor read our environment', async () => {
+  test('a server can neither write to the terminal of the user nor read the environment of Hostler', async () => {
     const script = 'printf "\\033[31m$SECRET_OF_OURS\\033]0;title\\007 token=abcdefgh12345678" >&2; exit 1';
     const { stderr } = await hostler('probe', '--', 'sh', '-c', script);
     expect(stderr).toContain('\\u{1b}[31m');
@@ -150,7 +150,7 @@ test('help and version are printed', async () => {
   expect(help.stdout).not.toContain('\u001b');
 });
 
-test.each(['SIGINT', 'SIGTERM'] as const)('%s in the middle takes the server down too', async (signal) => {
+test.each(['SIGINT', 'SIGTERM'] as const)('%s during a probe ends the server too', async (signal) => {
   const child = start('probe', '--timeout', '60s', '--', 'sleep', '1234');
   const server = await eventually('the server runs', () => sleeperOf(child.pid as number));
   child.kill(signal);

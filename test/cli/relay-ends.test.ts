@@ -1,4 +1,4 @@
-/** How `hostler up --stdio` ends: with its client, with its host, and before either begins. */
+/** How `hostler up --stdio` ends: with its client, with its host, and when the start fails. */
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

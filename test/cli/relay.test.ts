@@ -81,7 +81,7 @@ const echo = async (client: SdkClient, text: string) => {
 
 const placeholder = (inside: string) => `\${${inside}}`;
 
-/** A server that writes down each call before it answers it. */
+/** A server that records each call in the ledger before it answers the call. */
 const ledgerServer = (file: string) => `
   const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
   const answers = {
@@ -253,7 +253,7 @@ describe('R3 one host for one configuration and one environment', () => {
     }
   });
 
-  test('plain `up` beside a host that a client started is refused, and works in the way that it names', async () => {
+  test('plain `up` is refused while a host runs that a client started, and works after the commands in the hint', async () => {
     place.configure({ mcpServers: { one: fixtureEntry() }, idleExit });
     const client = await sdk1();
     const { pid } = await status();

@@ -184,7 +184,7 @@ describe('when it cannot serve it prints the reason and what to do', () => {
     expect(existsSync(pidFile), 'a server was started for nothing').toBe(false);
   });
 
-  test('a data directory that another Hostler uses, with its pid', async () => {
+  test('a data directory that another Hostler uses: the error has the pid of that Hostler', async () => {
     place.configure({});
     const { pid } = await place.up().ready();
     const { code, said } = await ended();
@@ -203,13 +203,13 @@ describe('when it cannot serve it prints the reason and what to do', () => {
     expect(code).toBe(1);
   });
 
-  test('no key at an address that others can reach: wrong usage', async () => {
+  test('--auth none at an address that other machines can reach: wrong usage', async () => {
     place.configure({});
     const { code, said } = await ended('--auth', 'none', '--host', '0.0.0.0');
     expect([code, said.includes('listen on 127.0.0.1 only')]).toEqual([2, true]);
   });
 
-  test('no configuration at all, with an example of one', async () => {
+  test('no configuration: the error shows an example of one', async () => {
     const { code, stderr } = await place.follow('up').closed;
     expect([code, stderr.includes('{"mcpServers": ')]).toEqual([1, true]);
   });
@@ -233,13 +233,13 @@ describe('how it ends', () => {
     expect((await place.hostler('status')).code).toBe(1);
   });
 
-  test('a second signal ends it and its processes at once', async () => {
+  test('a second signal ends Hostler and its servers at once', async () => {
     const pidFile = path.join(place.folder, 'pid');
     const stubborn = `echo $$ > '${pidFile}'; trap '' TERM; while :; do sleep 0.1; done`;
     place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } } });
     const running = place.up();
     await running.ready();
-    // The shell creates the file before it writes its id: an empty file would be read as 0, the own process group.
+    // The shell creates the file before it writes its pid. An empty file would be read as 0, which means the own process group.
     const pid = await eventually(
       'it runs',
       () => existsSync(pidFile) && (Number(readFileSync(pidFile, 'utf8')) || false),

@@ -1,6 +1,6 @@
 /**
- * docs/broker.md as a reader follows it: its configurations are written, its commands are run by a shell in the order of the page, and its
- * clients are started. Only ports and the packages that npx would fetch differ.
+ * Follows docs/broker.md: writes its configurations, runs its commands in a shell in the order of the page, and starts its clients. Only
+ * the ports differ, and the packages that npx would fetch.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ class Chapter {
   constructor(text: string, port: (written: string) => string) {
     const bin = path.join(this.folder, 'bin');
     mkdirSync(bin);
-    // Stands for `hostler` once the package is installed.
+    // Takes the place of the installed command `hostler`.
     writeFileSync(path.join(bin, 'hostler'), `#!/bin/sh\nexec "${process.execPath}" "${root}dist/cli/main.js" "$@"\n`);
     chmodSync(path.join(bin, 'hostler'), 0o755);
     this.#env = {
@@ -53,7 +53,7 @@ class Chapter {
   /** Names of the tools that each `hostler worker` of the page lists. */
   readonly listed: string[][] = [];
 
-  /** Output that the page shows must be printed. */
+  /** Runs the commands of a block. If the page shows output of a command, the command must print exactly that. */
   async run(block: string): Promise<void> {
     const { folder: cwd } = this;
     for (const [, command = '', printed = ''] of block.matchAll(/^\$ (.+)\n((?:(?!\$ ).+\n)*)/gm)) {
@@ -189,7 +189,7 @@ describe('three hosts and ten workers on NATS', () => {
   }, 120_000);
   afterAll(() => chapter.remove());
 
-  test('ten workers are served, and one of them as a command', async () => {
+  test('ten workers that are programs are served, and one that is a command', async () => {
     const workers = await Promise.all(
       Array.from({ length: 10 }, (_, at) =>
         connect({
@@ -209,7 +209,7 @@ describe('three hosts and ten workers on NATS', () => {
     await client.close();
   }, 60_000);
 
-  test('the key of one worker opens nothing of another', async () => {
+  test('the key of one worker does not open the address of another worker', async () => {
     const wrong = connect({
       broker: `nats://127.0.0.1:${port}/worker-1`,
       keyFile: path.join(chapter.folder, 'worker-0.key'),

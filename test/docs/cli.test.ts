@@ -1,5 +1,5 @@
 /**
- * Every example of docs/cli.md is a command that works, in the order of the page, and begins as the page says.
+ * Runs every example of docs/cli.md in the order of the page. Each command works, and prints the first line that the page shows.
  */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -12,13 +12,13 @@ import { eventually } from '../eventually.js';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const page = readFileSync(path.join(root, 'docs/cli.md'), 'utf8');
 
-/** The words of each command, and the first line that it prints by the page. */
+/** The words of each command, and the first line of its output on the page. */
 const examples = [...page.matchAll(/^\$ hostler (.+)\n(?:(?!\$ |```)(.+)\n)?/gm)].map(([, words = '', first]) => ({
   words,
   first,
 }));
 
-/** As a shell reads them, which takes the quotes away. */
+/** Splits a command line as a shell does, which removes the quotes. */
 const wordsOf = (line: string): string[] =>
   (line.match(/'[^']*'|\S+/g) ?? []).map((word) => word.replace(/^'(.*)'$/, '$1'));
 
@@ -36,7 +36,7 @@ beforeAll(async () => {
     broker: { listen: { port: 0 } },
   });
   await place.up().ready();
-  // The examples are of a Hostler that has seen its server.
+  // The examples assume a Hostler that knows the tools of its server.
   await eventually('its tools are known', async () =>
     (await place.hostler('tools', '--server', 'memory')).stdout.includes('memory'),
   );

@@ -16,7 +16,7 @@ import { BASELINE } from '../../src/transports/environment.js';
 
 const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
 
-/** Key to default as written, of one section; `none` for what has no default. */
+/** The default of each key in one section, as written; `none` if a key has no default. */
 function tableOf(title: string): Map<string, string> {
   const section = page.split(/^## /m).find((text) => text.startsWith(`${title}\n`)) ?? '';
   const rows = [...section.matchAll(/^\| `([^`]+)` +\| (?:`([^`]+)`|(none)) +\|/gm)];
@@ -25,7 +25,7 @@ function tableOf(title: string): Map<string, string> {
 
 type Schema = { properties?: Record<string, Schema>; default?: unknown };
 
-/** Path to default as JSON, for every leaf of an object's schema. */
+/** The default of each leaf in the schema of an object, as JSON, by path. */
 function keysOf(schema: z.ZodMiniType, prefix = ''): [string, string][] {
   const leaves = ({ properties = {} }: Schema, above: string): [string, string][] =>
     Object.entries(properties).flatMap(([key, each]) =>

@@ -1,5 +1,5 @@
 /**
- * Every id in a test title has one entry in docs/contract/, and each entry names the files whose titles carry the id.
+ * Every id in a test title has one entry in docs/contract/, and each entry names the files that have the id in a title.
  * `UPDATE_CONTRACT=1` writes the lists of files again.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -32,7 +32,7 @@ for (const file of [...testFiles('src'), ...testFiles('test')]) {
 const pages = path.join(root, 'docs/contract');
 const entry = new RegExp(`^## (${id})\\n[^]*?^(- Tests:[^]*?)\\n(?=\\n|$(?![^]))`, 'gm');
 
-/** `- Tests: ...`, wrapped as the formatter wants it. */
+/** `- Tests: ...`, wrapped as the formatter wraps it. */
 function fileList(files: readonly string[]): string {
   const lines = ['- Tests:'];
   for (const each of files.map((file, at) => `\`${file}\`${at < files.length - 1 ? ',' : ''}`)) {
@@ -62,13 +62,13 @@ const rows = texts.flatMap((text) =>
   })),
 );
 
-test('every id that a test is named by is explained once', () => {
+test('every id in a test title has exactly one entry', () => {
   expect(named.size).toBeGreaterThan(10);
   expect(texts.flatMap((text) => [...text.matchAll(/^## /gm)])).toHaveLength(rows.length + 2);
   expect([...named.keys()].sort()).toEqual(rows.map(({ key }) => key).sort());
 });
 
-test('every entry names the files that prove it', () => {
+test('every entry names the files of its tests', () => {
   for (const { key, files } of rows) expect([key, filesOf(key)]).toEqual([key, [...files].sort()]);
 });
 

@@ -44,7 +44,7 @@ describe('every command in the documents', () => {
   });
 
   test.each(commands.filter(({ command }) => command.startsWith('npm ')))(
-    '$name: $command names a script that is there',
+    '$name: $command names a script that exists',
     ({ command }) => {
       const [, script, rest] = /^npm (?:run )?([\w:]+)(?: -- (\S+))?/.exec(command) ?? [];
       expect(Object.keys(scripts)).toContain(script);
@@ -69,7 +69,7 @@ describe('every TypeScript snippet in the README', () => {
   const folder = path.join(root, '.docs-check');
   test.each(
     blocks(documents.find(({ name }) => name === 'README.md')?.text ?? '', 'ts').map((code, i) => [i, code] as const),
-  )('number %i runs as it stands', { timeout: 60_000 }, async (i, code) => {
+  )('number %i runs unchanged', { timeout: 60_000 }, async (i, code) => {
     mkdirSync(folder, { recursive: true });
     try {
       const file = path.join(folder, `snippet-${i}.mjs`);
@@ -84,7 +84,7 @@ describe('every TypeScript snippet in the README', () => {
   });
 });
 
-test('E23 the program of docs/embedding.md that attaches servers runs as it stands', { timeout: 60_000 }, async () => {
+test('E23 the program of docs/embedding.md that attaches servers runs unchanged', { timeout: 60_000 }, async () => {
   const { text } = documents.find(({ name }) => name === 'docs/embedding.md') ?? { text: '' };
   const code = blocks(text, 'ts').find((block) => block.includes('host.attach(')) ?? '';
   const folder = path.join(root, '.docs-check');
@@ -99,14 +99,14 @@ test('E23 the program of docs/embedding.md that attaches servers runs as it stan
   }
 });
 
-/** An empty file counts as missing. */
-const leadsSomewhere = (file: string) => existsSync(file) && statSync(file).size > 0;
+/** True if the target of a link exists. An empty file counts as missing. */
+const hasTarget = (file: string) => existsSync(file) && statSync(file).size > 0;
 
-test('every link within the project leads somewhere', () => {
+test('every link within the project leads to a file', () => {
   const dead = documents.flatMap(({ name, text }) =>
     [...text.matchAll(/\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)/g)]
       .map((match) => match[1] as string)
-      .filter((link) => !leadsSomewhere(path.join(root, path.dirname(name), link)))
+      .filter((link) => !hasTarget(path.join(root, path.dirname(name), link)))
       .map((link) => `${name} → ${link}`),
   );
   expect(dead).toEqual([]);

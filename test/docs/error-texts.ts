@@ -209,7 +209,7 @@ class Extractor {
     const { subject, isNegated } = conditionOf(test as Node);
     const [yes, no] = [consequent, alternate].map((each) => this.#alternatives(file, each as Node, env));
     const known = subject.type === 'Identifier' ? env.get(nameOf(subject)) : undefined;
-    // Tests whether a parameter is always or never empty here.
+    // If a parameter is always or never empty here, only one branch is possible.
     for (const isEmpty of [true, false])
       if (known?.every(({ text }) => (text === '') === isEmpty)) return (isNegated === isEmpty ? yes : no) ?? [];
     const key = `${file} ${this.#functionAround(file, subject)} ${this.#sources[file]?.slice(subject.start, subject.end)}`;
@@ -236,7 +236,7 @@ class Extractor {
     );
   }
 
-  /** `text.slice(0, 100)`, `neutraliseLine(text, 100)` and `String(text)` are the text. */
+  /** Calls such as `text.slice(0, 100)`, `neutraliseLine(text, 100)` and `String(text)` count as the text itself. */
   #callText(file: string, { callee, arguments: args }: Node, env: Env): readonly Alternative[] {
     const [first] = list(args);
     const isMember = isNode(callee) && callee.type === 'MemberExpression';
@@ -251,7 +251,7 @@ class Extractor {
 
 const always = (text: string): readonly Alternative[] => [{ text, when: new Map() }];
 
-/** `openMs / 1_000` of constants is its value. */
+/** Computes an expression of constants, such as `openMs / 1_000`. */
 function computed({ left, right, operator }: Node, again: (node: unknown) => readonly Alternative[]) {
   const [a, b] = [left, right].map((each) => Number(again(each)[0]?.text)) as [number, number];
   const value = { '/': a / b, '*': a * b, '-': a - b }[String(operator)];
@@ -273,7 +273,7 @@ const join = (before: readonly Alternative[], after: readonly Alternative[], bet
     )
     .slice(0, alternativesMax);
 
-/** `!x`, `x !== undefined` and `x === ''` are about `x`. */
+/** Returns the subject of a condition: `x` for `!x`, `x !== undefined` and `x === ''`. */
 function conditionOf(test: Node): { readonly subject: Node; readonly isNegated: boolean } {
   if (test.type === 'UnaryExpression' && test.operator === '!') {
     const { subject, isNegated } = conditionOf(test.argument as Node);
@@ -339,7 +339,7 @@ function usesAny(node: Node, names: readonly string[]): boolean {
     .some((name) => names.includes(name));
 }
 
-/** Identifiers that stand for the whole text or for one of its larger parts. */
+/** Identifiers whose value is the whole text, one branch of it, or the part of a template that states the problem. */
 function wholeNames(node: Node): string[] {
   if (node.type === 'Identifier') return [nameOf(node)];
   if (node.type === 'ConditionalExpression')
@@ -354,7 +354,7 @@ function wholeNames(node: Node): string[] {
 const unique = (texts: readonly string[]): string[] => [...new Set(texts)];
 export function errorTexts(sources: Sources): ErrorText[] {
   const { errors } = new Extractor(sources);
-  // A text of placeholders alone comes from elsewhere: from a server, or from another error.
+  // A text that consists of placeholders comes from a server or from another error, so it is left out.
   const isText = ({ code, text }: ErrorText) => !code.startsWith('<') && /[a-z]{2}/i.test(text.replace(/<[^>]*>/g, ''));
   const key = ({ code, text, hint }: ErrorText) => `${code}\0${text}\0${hint}`;
   const byKey = new Map(errors.filter(isText).map((error) => [key(error), error]));

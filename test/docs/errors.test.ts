@@ -1,4 +1,4 @@
-/** docs/errors.md lists every error and log text. `UPDATE=1 npx vitest run test/docs/errors.test.ts` writes it anew. */
+/** docs/errors.md lists every error and log text. `UPDATE=1 npx vitest run test/docs/errors.test.ts` generates the page. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';

@@ -1,5 +1,5 @@
 /**
- * The tables of docs/events.md list the kinds of events that there are, and the fields of a call's record and of a status row.
+ * The tables of docs/events.md list all kinds of events, all fields of the record of a call, and all fields of a status row.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';

@@ -6,17 +6,17 @@ import { hostConfigJsonSchema, hostConfigSchemaKeys } from './json-schema.js';
 
 const file = new URL('../../hostler.schema.json', import.meta.url);
 
-test('the schema that is shipped is the one that is generated', () => {
+test('the published schema equals the generated one', () => {
   const generated = `${JSON.stringify(hostConfigJsonSchema(), null, 2)}\n`;
   if (process.env.UPDATE) writeFileSync(file, generated);
   expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(JSON.parse(generated));
 });
 
-test('it knows every key of the top level', () => {
+test('the schema has every key of the top level', () => {
   expect([...hostConfigSchemaKeys].sort()).toEqual([...hostConfigKeys].sort());
 });
 
-test('it knows the keys of both kinds of servers, and no others', () => {
+test('the schema has the keys of both kinds of servers, and no others', () => {
   const text = JSON.stringify(hostConfigJsonSchema());
   for (const key of ['command', 'headers', 'trustAnnotations', 'rename', 'allowedOrigins', 'expires'])
     expect([key, text.includes(`"${key}":{`)]).toEqual([key, true]);

@@ -27,7 +27,7 @@ test('docs/clients.md names the files that `hostler` without arguments looks for
   for (const { file } of home) expect(page).toContain(`\`${file.replace('/srv/ann', '~')}\``);
 });
 
-test('docs/getting-started.md shows the first screen of two clients as it is', () => {
+test('docs/getting-started.md shows what hostler prints for two clients', () => {
   const home = mkdtempSync(path.join(os.tmpdir(), 'hostler-home-'));
   try {
     const node = { command: process.execPath, args: ['a.js'] };
@@ -57,7 +57,7 @@ test('hostler help clients prints an entry with absolute paths, which docs/clien
   expect(stdout.split('\n').length).toBeLessThanOrEqual(24);
 });
 
-test('no document runs or installs a package of the name, which is not on npm', () => {
+test('no document runs or installs a package called hostler, which is not on npm', () => {
   const folder = new URL('../../docs/', import.meta.url);
   const pages = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.md'));
   const all = ['README.md', 'CONTRIBUTING.md', 'ARCHITECTURE.md', ...pages.map((name) => `docs/${name}`)];

@@ -1,4 +1,4 @@
-/** The first start in the README equals the real screen. */
+/** The README shows the first screen exactly as `hostler up` prints it. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { firstScreen } from '../../src/cli/output/first-screen.js';

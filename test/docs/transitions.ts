@@ -77,7 +77,7 @@ export function transitions(plan: Partial<RestartPlan> = {}): Transition[] {
   );
 }
 
-/** One arrow per pair of states, its events on it. */
+/** Draws one arrow for each pair of states, labelled with its events. */
 export function diagram(all: readonly Transition[]): string {
   const arrows = new Map<string, string[]>();
   for (const { from, event, to } of all) {

@@ -13,7 +13,7 @@ const own = path.join(folder, 'hostler', 'hostler.json');
 mkdirSync(path.dirname(own));
 writeFileSync(own, '{}');
 
-test('R5 the configuration of the user has the data folder itself, also behind a link', () => {
+test('R5 the configuration of the user uses the data folder itself, also through a link', () => {
   expect(dataDirOf(own, env)).toBe('/h/.local/share/hostler');
   const link = path.join(folder, 'link.json');
   symlinkSync(own, link);

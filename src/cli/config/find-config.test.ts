@@ -40,7 +40,7 @@ test('E8 only a file of the working folder counts as found, not a named file or 
   expect(findConfig({ env: {}, cwd })).toEqual(found);
 });
 
-test('E8 a link in a folder is found in that folder, wherever it leads', () => {
+test('E8 a configuration that is a link counts as found in the folder of the link, wherever its target is', () => {
   writeFileSync(ofAccount, '{}');
   const link = path.join(folder, 'linked');
   mkdirSync(link);

@@ -68,7 +68,7 @@ test('if no Hostler runs for a folder, only commands that change nothing use ano
   expect(said).toHaveBeenCalledTimes(1);
 });
 
-test("a Hostler that runs this folder's configuration in another data directory is the one of this folder", async () => {
+test("a Hostler that runs this folder's configuration in another data directory is used for this folder", async () => {
   const { env, run, folder, folders } = threeFolders();
   await run(path.join(folders.a, 'hostler.json'));
   const own = await run(path.join(folders.b, 'hostler.json'), path.join(folder, 'd'));

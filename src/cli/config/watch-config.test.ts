@@ -51,7 +51,7 @@ test('saves by renaming are reported too, each time', async () => {
   });
 });
 
-test('the same text and a file that is gone are no change', async () => {
+test('a save of the same text and a deleted file are not reported', async () => {
   writeFileSync(file, '{}');
   await settled();
   unlinkSync(file);

@@ -154,7 +154,7 @@ test('operations end with their connection', async () => {
   await over;
 });
 
-describe('a client that breaks the protocol is cut off, and no other', () => {
+describe('a client that breaks the protocol is disconnected, and no other client', () => {
   test.each([
     ['a text that is not JSON', 'hello\n'],
     ['a value that is not an object', '5\n'],
@@ -184,20 +184,20 @@ test('too many requests at once are refused, and the others continue', async () 
   client.close();
 });
 
-describe('one Hostler has the directory', () => {
+describe('only one Hostler owns a data directory', () => {
   test('a second Hostler gets the pid of the first, which continues', async () => {
     await open({ version: async () => ({ pid: 4711 }) });
     await expect(open({})).rejects.toThrow('another Hostler (pid 4711) uses this data directory');
     expect(await fetchRunningFacts(file)).toEqual({ pid: 4711 });
   });
 
-  test('a Hostler that does not answer correctly still has it', async () => {
+  test('a Hostler that does not answer correctly still owns it', async () => {
     await open({});
     await expect(open({})).rejects.toThrow('another Hostler uses this data directory');
   });
 
-  test('if many start at once beside a socket that is left over, exactly one gets it', async () => {
-    // Left over as by a killed process: made by a process that ends without closing it.
+  test('if many start at once where a stale socket is left, exactly one owns the directory', async () => {
+    // A stale socket: its process ended without closing it, as a killed process does.
     const leave = `require('net').createServer().listen(${JSON.stringify(file)}, () => process.kill(process.pid, 'SIGKILL'))`;
     await once(spawn(process.execPath, ['-e', leave]), 'exit');
     expect(statSync(file).isSocket()).toBe(true);
@@ -209,7 +209,7 @@ describe('one Hostler has the directory', () => {
     expect(await fetchRunningFacts(file)).toEqual({ pid: winner });
   });
 
-  test('a file at its path that is no socket is not removed', async () => {
+  test('a file at the path of the socket that is no socket is not removed', async () => {
     writeFileSync(file, 'mine');
     await expect(open({})).rejects.toThrow('cannot be opened (EADDRINUSE)');
     expect(statSync(file).size).toBe(4);
@@ -224,7 +224,7 @@ describe('one Hostler has the directory', () => {
     expect(await fetchRunningFacts(file)).toEqual({ pid: 4711 });
   });
 
-  test('the socket is for its user alone, and goes with the server', async () => {
+  test('only its user can open the socket, and it is removed when the server closes', async () => {
     const server = await open({});
     expect(statSync(file).mode & 0o777).toBe(0o600);
     await server.close();

@@ -26,7 +26,7 @@ test('refused connections are logged once for each reason in ten seconds, with t
   expect(lineOf({ kind: 'rekeyed', closed: 2 })).toBeDefined();
 });
 
-test('a worker that comes back is connected again', () => {
+test('a worker that reconnects is logged as connected again', () => {
   const lineOf = brokerLines(new FakeClock());
   const event = { kind: 'connected', worker: 'laptop', session: 's' } as const;
   expect(lineOf({ ...event, isAgain: false })).toEqual(['info', "broker: worker 'laptop' is connected"]);

@@ -62,7 +62,7 @@ test('E8 the variables of envFile are shown like those of env', () => {
   }
 });
 
-test('E8 for a file that was confirmed before it shows the changes', () => {
+test('E8 the text shows the changes of a file that was confirmed before', () => {
   const config = { mcpServers: { a: { command: 'a' }, b: { command: 'b' } } };
   const [first] = partsOf(config, new PlaceholderFiles('/'));
   const shown = text(config, { confirmed: new Set([first?.digest]) });

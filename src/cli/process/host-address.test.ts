@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
 import { isAlive } from './host-address.js';
 
-test('a process that has ended is not alive, also if its parent does not reap it', async () => {
+test('a process that has ended is not alive, even if its parent does not reap it', async () => {
   const program = '$| = 1; my $child = fork; exit if !$child; print "$child\\n"; <STDIN>;';
   const parent = spawn('perl', ['-e', program], { stdio: ['pipe', 'pipe', 'inherit'] });
   const [printed] = await once(parent.stdout, 'data');

@@ -7,12 +7,12 @@ const counted = (...ways: ('direct' | 'forwarded')[]) => {
 };
 
 test.each([
-  ['the second signal is another one', ['direct', 'direct'], ['first', 'again']],
-  ['so is the second that a reaper hands on', ['forwarded', 'forwarded'], ['first', 'again']],
-  ['E15 one to the whole group is one, whichever way is first', ['direct', 'forwarded'], ['first', 'same']],
-  ['E15 … and the other way round', ['forwarded', 'direct'], ['first', 'same']],
+  ['a second direct signal is counted', ['direct', 'direct'], ['first', 'again']],
+  ['a second signal that a reaper forwards is counted', ['forwarded', 'forwarded'], ['first', 'again']],
+  ['E15 one signal to the group counts once if it arrives directly first', ['direct', 'forwarded'], ['first', 'same']],
+  ['E15 one signal to the group counts once if it is forwarded first', ['forwarded', 'direct'], ['first', 'same']],
   [
-    'E15 two to the whole group are two',
+    'E15 two signals to the group count twice',
     ['direct', 'forwarded', 'forwarded', 'direct'],
     ['first', 'same', 'again', 'again'],
   ],

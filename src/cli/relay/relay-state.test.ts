@@ -26,16 +26,16 @@ test.each<[name: string, before: RelayState, event: RelayEvent, nowMs: number, a
     'waiting',
     ['settle', 'wake'],
   ],
-  ['a host that says it ends is left', joined(), { kind: 'stopping', reason: 'restart' }, 0, 'leaving', []],
+  ['a host that announces its end is left', joined(), { kind: 'stopping', reason: 'restart' }, 0, 'leaving', []],
   [
-    'after a restart no host is needed',
+    'after a restart no host is needed until the next request',
     { kind: 'leaving', reason: 'restart' },
     { kind: 'lost' },
     0,
     'away',
     ['settle'],
   ],
-  ['after idleness too', { kind: 'leaving', reason: 'idle' }, { kind: 'lost' }, 0, 'away', ['settle']],
+  ['after the end of an idle host too', { kind: 'leaving', reason: 'idle' }, { kind: 'lost' }, 0, 'away', ['settle']],
   [
     'an older relay waits for a newer one to start',
     { kind: 'leaving', reason: 'upgrade' },
@@ -47,7 +47,7 @@ test.each<[name: string, before: RelayState, event: RelayEvent, nowMs: number, a
   ['the next request starts a host', { kind: 'away' }, { kind: 'request' }, 0, 'connecting', ['connect']],
   ['a request while connecting waits', { kind: 'connecting', failures: 0 }, { kind: 'request' }, 0, 'connecting', []],
   [
-    'after down the relay ends',
+    'after hostler down the relay ends',
     { kind: 'leaving', reason: 'down' },
     { kind: 'lost' },
     0,

@@ -163,7 +163,7 @@ test('questions that the host withdraws are forgotten; beyond the bound the olde
   expect([1, 2, 1_001].map((id) => client(table, { id, result: {} }))).toEqual(['drop', 'forward', 'forward']);
 });
 
-test('a batch is answered call by call after a loss, and its own line of the host is not for the client', () => {
+test('after a loss the open requests of a batch are answered one by one, and a line for the relay is not forwarded', () => {
   const table = withBatches();
   const batch = [request(1, 'tools/call', { name: 'x' }), request(2, 'tools/list'), request(3, 'ping')];
   expect(text(table, `[${batch.map(lineOf).join()}]`)).toBe('forward');
@@ -184,7 +184,7 @@ test('a line that is not a message is forwarded, and the host answers it', () =>
   expect(table.refuse(lineOf(request(5, 'tools/list')), error)).toContain('"retryable":true');
 });
 
-test('a request that the host refuses without its id is not noted', () => {
+test('a request that the host refuses without its id is not recorded', () => {
   const table = new RequestTable();
   expect(client(table, request('x'.repeat(1_025), 'tools/list'))).toBe('forward');
   expect(client(table, request(1, 'tools/list', { values: Array(100_001).fill(0) }))).toBe('forward');
@@ -195,7 +195,7 @@ test('a request that the host refuses without its id is not noted', () => {
   expect(table.size).toBe(0);
 });
 
-test('R2 a line with a byte order mark or blanks in front is noted like any other', () => {
+test('R2 a line with a byte order mark or blanks in front is recorded like any other', () => {
   const table = withBatches();
   text(table, `\ufeff${lineOf(request(1, 'tools/call', { name: 'x' }))}`);
   text(table, ` \ufeff${lineOf(request(2, 'ping'))}`);

@@ -76,7 +76,7 @@ test('R2 an error of the configuration is final, and any other error of the star
   });
 });
 
-test('R2 a relay that is stopped while it waits for a host names that as the reason, and tries no more', async () => {
+test('R2 a relay that is stopped while it waits for a host fails with that reason, and does not try again', async () => {
   const stopped = new AbortController();
   const { join } = setUp('exec sleep 0.1', { signal: stopped.signal });
   const joining = join();

@@ -18,7 +18,7 @@ const server = (entry: unknown): string | undefined => digests({ mcpServers: { a
 
 const entry = { command: 'node', args: ['a.js', 'b'], env: { A: '1' }, cwd: '/x', timeouts: { call: '1s' } };
 
-describe('E8 a server is another part when', () => {
+describe('E8 the part of a server has another digest when', () => {
   test.each([
     ['its command changes', { ...entry, command: 'nod' }],
     ['an argument changes', { ...entry, args: ['a.js', 'c'] }],
@@ -69,7 +69,7 @@ test('E8 the digest covers a placeholder as written, and the content of the file
   );
 });
 
-test('E8 of a file in a header the digest covers the path, so that its content can be rotated; in a variable also the content', () => {
+test('E8 the digest covers a file in a header by its path, so that the content can be rotated, and a file in a variable by its content too', () => {
   const file = path.join(folder, 'rotated');
   const of = (field: string) => server({ url: 'https://x', [field]: { A: `\${file:rotated}` } });
   writeFileSync(file, 'one');
@@ -131,13 +131,13 @@ test('settings that admit clients are parts; settings that limit or name are not
   expect(Object.keys(all)).toEqual(expect.arrayContaining([...hostConfigKeys]));
 });
 
-test('a key that a command writes has the digest that is read again', () => {
+test('a key has the same digest when a command writes it and when the file is read', () => {
   const key = { hash: 'sha256:00', role: 'guest' };
   expect(digests({ keys: { ann: key } })['keys.ann']).toBe(digestOfKey('ann', key));
 });
 
 test.each([[undefined], [null], ['text'], [[]], [{ mcpServers: [] }], [{ mcpServers: null, keys: 'x' }]])(
-  '%j has parts, or none, and no failure',
+  'reading the parts of %j does not fail',
   (config) => {
     expect(partsOf(config, new PlaceholderFiles(folder))).toEqual(expect.any(Array));
   },

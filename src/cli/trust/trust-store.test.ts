@@ -40,7 +40,7 @@ test('a new confirmation replaces the one before', () => {
   expect(store.list()).toHaveLength(1);
 });
 
-test('E8 only its user can read it, and no temporary file is left', () => {
+test('E8 only its user can read the store, and no temporary file is left', () => {
   store.confirm(location, [], at);
   expect([statSync(folder).mode & 0o777, statSync(store.path).mode & 0o777]).toEqual([0o700, 0o600]);
   expect(readdirSync(folder)).toEqual(['trust.json']);
@@ -77,7 +77,7 @@ test('E8 a folder that others may write to is refused', () => {
   expect(() => store.confirm(location, [], at)).toThrow('other users may write');
 });
 
-test('E8 the number of files is bounded, and the oldest go first', () => {
+test('E8 the number of files is bounded, and the oldest are dropped first', () => {
   const files = Array.from({ length: 1_000 }, (_, i) => ({ ...location, file: `/p/${i}`, at: '', digests: [] }));
   mkdirSync(folder, { mode: 0o700 });
   writeFileSync(store.path, JSON.stringify({ files }), { mode: 0o600 });

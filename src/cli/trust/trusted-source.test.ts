@@ -43,7 +43,7 @@ test('E8 confirmations in the working folder have no effect, even with a relativ
 });
 
 test.each([true, false])(
-  'a save that changes no setting of ours is no change (found in the folder: %s)',
+  'a save that changes no setting of Hostler is no change (found in the folder: %s)',
   async (found) => {
     const source = new TrustedSource({ file, isFoundInFolder: found }, env);
     const save = (more: object, command = 'x') => {
@@ -69,7 +69,7 @@ test.each([true, false])(
   },
 );
 
-test('a file that is set back while an edit is being applied has changed', async () => {
+test('a file that is reverted while an edit is being applied counts as changed', async () => {
   const source = new TrustedSource({ file, isFoundInFolder: false }, env);
   write(runs('x'));
   (await source.open(never)).accept();
@@ -167,8 +167,8 @@ describe('a start', () => {
     await expect(source(link).open(answer('', false))).rejects.toThrow(realpathSync(file));
   });
 
-  test('E8 a file of another owner is asked for again, with a warning', async (context) => {
-    if (process.getuid?.() !== 0) return void context.annotate('only root can give a file away');
+  test('E8 a file of another owner needs a new confirmation, with a warning', async (context) => {
+    if (process.getuid?.() !== 0) return void context.annotate('only root can change the owner of a file');
     write(runs('x'));
     await source().open(answer('y\n'));
     chownSync(file, 12_345, 12_345);
@@ -180,7 +180,7 @@ describe('a start', () => {
     await source().open(never);
   });
 
-  test('E8 a file that was named is used as it is', async () => {
+  test('E8 a file that was named needs no confirmation', async () => {
     write(runs('x'));
     const named = new TrustedSource({ file, isFoundInFolder: false }, {});
     expect([(await named.open(never)).config, named.confirmations]).toEqual([runs('x'), undefined]);
@@ -212,7 +212,7 @@ describe('an edit while it runs', () => {
     expect(running.waiting).toEqual([]);
   });
 
-  test('E8 a file that an entry names is not filled in anew with another content', async () => {
+  test('E8 an unconfirmed new content of a file that an entry names is not used', async () => {
     const config = { mcpServers: { a: { command: 'node', env: { NODE_OPTIONS: `\${file:options}` } } } };
     writeFileSync(path.join(folder, 'options'), '--safe');
     write(config);

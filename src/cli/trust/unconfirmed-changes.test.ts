@@ -26,7 +26,7 @@ test('E8 a changed command waits, and the server keeps running unchanged', () =>
   expect(config).toEqual(before);
 });
 
-test('E8 a change in how a server is treated takes effect at once', () => {
+test('E8 a change of a setting that needs no confirmation takes effect at once', () => {
   const { config, waiting } = hold({
     ...before,
     mcpServers: { a: { command: 'evil', timeouts: { call: '9s' } }, b: { ...before.mcpServers.b, enabled: false } },
@@ -41,7 +41,7 @@ test('E8 a change in how a server is treated takes effect at once', () => {
   expect((config as typeof before).mcpServers.a).not.toHaveProperty('lazy');
 });
 
-test('E8 a command does not become a URL', () => {
+test('E8 a command that is replaced by a URL stays in use until the change is confirmed', () => {
   const { config } = hold({ ...before, mcpServers: { a: { url: 'https://evil.example' } } });
   expect((config as typeof before).mcpServers.a).toEqual({ command: 'old', env: { A: '1' } });
 });
@@ -73,7 +73,7 @@ test('a key that waits is not accepted, and neither is one that was removed', ()
   expect(hold({ ...before, keys: {} })).toMatchObject({ config: { keys: {} }, waiting: [] });
 });
 
-test('an address to listen at, and a broker, wait', () => {
+test('a change of the listen address or of the broker waits', () => {
   const opened = { ...before, listen: { host: '0.0.0.0' }, broker: { url: 'wss://evil.example' } };
   const { config, waiting } = hold(opened);
   expect([config, waiting]).toEqual([before, ['listen', 'broker']]);

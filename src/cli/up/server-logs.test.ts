@@ -55,7 +55,7 @@ test('the events of each server are stored, redacted, and shown after its stderr
   ]);
 });
 
-test('D-34 of equal failures of a parked server in a row, the first and the last are stored', () => {
+test('D-34 of consecutive equal failures of a parked server, the first and the last are stored', () => {
   const { host, logs } = open();
   const failed = (repeats: number, message = 'refused') => {
     const from = repeats === 0 ? 'backing_off' : 'parked';
@@ -150,7 +150,7 @@ test('without a name, follow emits the lines of all servers, also of those that 
   expect(clock.pendingTimers).toBe(0);
 });
 
-test('at most 200 lines of each server', () => {
+test('at most 200 lines of each server are stored', () => {
   const { host, logs } = open();
   for (let n = 0; n < 300; n++) host.emit(restart('a', `n${n}`));
   const lines = logs.tail(['a']);

@@ -29,7 +29,7 @@ function failure(run: () => unknown): [number, string] {
   return [0, ''];
 }
 
-test('the defaults', () => {
+test('without options every setting has its default', () => {
   expect(options()).toEqual({
     config: '/w/x.json',
     isFoundInFolder: false,
@@ -44,7 +44,7 @@ test('the defaults', () => {
   });
 });
 
-test('the command line counts more than the configuration', () => {
+test('the command line has priority over the configuration', () => {
   const configured = listenEntry.parse({ host: '::1', port: 1, allowedHosts: ['a'] });
   expect(listenOf(configured, options('--port', '0'))).toMatchObject({ host: '::1', port: 0, allowedHosts: ['a'] });
   expect(listenOf(configured, options('--host', '0.0.0.0'))).toMatchObject({ host: '0.0.0.0', port: 1 });
@@ -52,7 +52,7 @@ test('the command line counts more than the configuration', () => {
 
 test.each([
   ['a port above 65535', ['--port', '70000'], 'is not a number from 0 to 65535'],
-  ['no port at all', ['--port', ''], 'is not a number from 0 to 65535'],
+  ['an empty port', ['--port', ''], 'is not a number from 0 to 65535'],
   ['an unknown option', ['--prot', '0'], 'usage: hostler up'],
   ['an argument too many', ['down'], 'usage: hostler up'],
   ['an odd kind of auth', ['--auth', 'maybe'], 'neither key nor none'],
@@ -87,7 +87,7 @@ describe('the data directory', () => {
     expect(statSync(made).mode & 0o777).toBe(0o700);
   });
 
-  test('cannot lie below a file or be a file', () => {
+  test('cannot be a file or be below a file', () => {
     const file = path.join(folder, 'file');
     writeFileSync(file, '');
     for (const dataDir of [file, path.join(file, 'data')])
