@@ -171,7 +171,7 @@ class TerminalUi implements LoginUi {
   }
 
   async confirm(question: string, about: 'account' | 'issuer'): Promise<boolean> {
-    // Another authorization server has to be named with --issuer.
+    // `--yes` does not accept another authorization server, which has to be named with --issuer.
     if (this.#args.has('yes') && about === 'account') return true;
     if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) return false;
     process.stderr.write(`${neutraliseLine(question, questionCharsMax)} [y/N] `);

@@ -211,7 +211,7 @@ function valueAt(node: Node, reader: Reader, path: readonly string[]): unknown {
 /** A substring may keep the whole string in memory; a copy does not. */
 const detached = (text: string): string => Buffer.from(text, 'utf16le').toString('utf16le');
 
-/** An integer that a number cannot hold stays text: it is an id in `env`. */
+/** An integer that is too large for a JavaScript number stays text, because it may be an id in `env`. */
 function numberAt({ value, offset, length }: Node, body: string): unknown {
   const digits = body.slice(offset, offset + length);
   return Number.isSafeInteger(value) || !/^-?\d+$/.test(digits) ? value : digits;

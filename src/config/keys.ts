@@ -192,7 +192,7 @@ function dateOf(text: string): number {
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
 /**
- * Names of keys whose worker has another key with another role or epoch. Keys with equal role and epoch may share a worker, for
+ * Names of keys whose worker also has a key with a different role or epoch. Keys with equal role and epoch may share a worker, for
  * rotation.
  */
 function differing(keys: readonly [string, KeyEntry][]): string[] {

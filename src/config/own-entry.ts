@@ -1,6 +1,6 @@
 /**
- * Finds the entries of a configuration that are Hostler itself with the same configuration. Files of clients hold such an entry
- * beside their servers. If Hostler started it, each list would contain Hostler's own tools once more.
+ * Finds the entries of a configuration that start or reach Hostler with this same configuration. The file of a connected client has
+ * such an entry beside its servers. If Hostler used it, each list would contain Hostler's own tools once more.
  * Not here: a second check when a relay connects (cli/up/relay-admission.ts).
  * Invariant: only the entry itself is refused. The refusal is a note, not a fault of the file.
  */

@@ -222,7 +222,7 @@ function content(name: string, field: string, { files }: Sources): string {
   );
 }
 
-/** Adds the variables of `envFile`; those of `env` have priority. The path is used as written, because users confirm it so. */
+/** Adds the variables of `envFile`; those of `env` have priority. The path is used as written, as users confirm it. */
 function withEnvFile(
   written: unknown,
   entry: unknown,

@@ -1,5 +1,5 @@
 /**
- * Time as an argument. Only `systemClock` reads the real clock. `KeepAlive` keeps the process alive, which timers do not.
+ * Time as an argument. Only `systemClock` reads the real clock. Its timers do not keep the process alive; `KeepAlive` does.
  * Invariant: durations and deadlines use `nowMs` (monotonic); `date` is for people and logs.
  */
 import { uptime } from 'node:os';

@@ -1,5 +1,6 @@
 /**
- * A lock file beside a file that several processes change or create. It contains the pid of its owner. Waiting blocks the whole process.
+ * Locks a file that several processes change or create. The lock is a file beside it, which contains the pid of the owner of the
+ * lock. Waiting blocks the whole process.
  * Invariants: the owner removes its lock. If the owner has exited, exactly one waiter removes the lock. Waiting is bounded and
  * then fails with the name of the lock file.
  */

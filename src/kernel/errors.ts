@@ -152,7 +152,7 @@ export const notExecuted = (code: ErrorCode, message: string, hint?: string, fac
 export const isHostError = (error: unknown): error is HostError =>
   error instanceof HostError || (error instanceof Error && 'details' in error && 'retryable' in error);
 
-/** The first fault, with the others as its cause. */
+/** Returns the first fault, with the others as its cause. */
 export function joinFaults([first, ...others]: readonly HostError[]): HostError {
   if (first === undefined) throw new Error('no fault is given');
   return others.length === 0 ? first : first.with({ cause: new AggregateError(others) });

@@ -1,5 +1,5 @@
 /**
- * Replaces a file atomically: writes a new file beside it and renames it. A reader or a crash sees the old or the new content.
+ * Replaces a file atomically: writes a new file beside it and renames it. A reader sees the old or the new content, even after a crash.
  * `write` gets the descriptor of the new file, which only its owner can read.
  */
 import { closeSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';

@@ -62,7 +62,7 @@ beforeAll(async () => {
 });
 afterAll(() => place.remove());
 
-/** At least one line for each command. `npm test` runs those that show texts of servers, and fewer of them on terminals. */
+/** At least one line for each command. `npm test` runs only the lines that show texts of servers, and fewer of them on terminals. */
 const lines: readonly (readonly string[])[] = [
   ['status'],
   ['status', 'hostile'],
@@ -214,7 +214,7 @@ test.each<[string, Record<string, string>, boolean]>([
 
 /** Tables and help pages. Lines that quote a path or an error may be longer. */
 const isTable = (line: string): boolean => /^(?:status|tools|key list|help.*)$/.test(line);
-/** Text after a label, which goes on in the next line. */
+/** Commands that print text after a label, which may continue in the next line. */
 const isText = (line: string): boolean => /^(?:status .*|why .*|doctor)$/.test(line);
 const longestWord = (line: string): number => Math.max(...line.trim().split(' ').map(widthOf));
 

@@ -1,6 +1,6 @@
 /**
- * E7 through `hostler up`: a sandboxed server whose own package holds the configuration and the data directory reaches
- * neither, nor the control socket, and reports what it sees as the answer of a tool.
+ * E7 through `hostler up`: the package of a sandboxed server contains the configuration and the data directory. The server can reach
+ * neither of them, nor the control socket. A tool of the server returns what the server sees.
  */
 import { readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

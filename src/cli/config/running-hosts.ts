@@ -1,6 +1,6 @@
 /**
- * The Hostlers of this user that run now, and the one that a command means. Each has a file in `running/` of the user's data
- * folder, which holds the path of its data directory.
+ * Finds the Hostlers of this user that run now, and the one that a command means. Each has a file in `running/` of the user's data
+ * folder. The file contains the path of its data directory.
  * Invariants: a host counts as running only if its control socket answers, because a killed host leaves its file. At most
  * `entriesMax` files are read.
  */

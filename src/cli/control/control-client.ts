@@ -83,7 +83,7 @@ export async function fetchRunningFacts(
   try {
     client = await connectControl(file);
   } catch (error) {
-    // A host whose queue is full, or that this process may not reach, still runs.
+    // Any other error means that a host runs: its queue is full, or this process is not allowed to connect.
     return isHostError(error) && absentCodes.has(error.details.reason ?? '') ? undefined : {};
   }
   const answer = client.request('version').catch(() => undefined);
@@ -132,7 +132,10 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
   );
 }
 
-/** Resolves when `work` ends. On Ctrl-C, or when the reader of stdout exits, closes the connection and ignores the error that this causes. */
+/**
+ * Resolves when `work` ends. On Ctrl-C, or when the reader of stdout exits, closes the connection. The error that this causes in
+ * `work` is ignored.
+ */
 export async function untilInterrupted(client: ControlClient, work: Promise<unknown>): Promise<void> {
   let wasInterrupted = false;
   const interrupt = () => {

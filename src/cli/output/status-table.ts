@@ -43,7 +43,7 @@ const cells = (row: StatusRow): Piece[] => [
   noteOf(row),
 ];
 
-/** All calls since the start, and those that run or wait now. */
+/** The number of all calls since the start, and of the calls that run or wait now. */
 function callsText({ calls, running, queue }: StatusRow): string {
   const now = [running > 0 ? `${running} now` : '', queue > 0 ? `${queue} waiting` : ''].filter(Boolean).join(', ');
   return now === '' ? String(calls) : `${calls} (${now})`;
@@ -121,7 +121,7 @@ export function serverLines(row: StatusRow, screen: Screen): Line[] {
   ];
 }
 
-/** True if the last error only repeats the problem of a refused entry, together with the hint, which has a line of its own. */
+/** True if the last error is the problem of a refused entry with its hint. Both are already shown, in the lines `note` and `to do`. */
 const isRefusal = ({ active, problem, lastError }: StatusRow): boolean =>
   !active && problem !== undefined && lastError?.message.startsWith(problem.message) === true;
 

@@ -13,7 +13,7 @@ const valueChars = 2_000;
 const partsShown = 200;
 const startsNothing = 'it starts no program, reaches no address and admits no client';
 const secretName = /key|token|secret|passw|pwd|credential|auth|cookie|session/i;
-/** A path, an address or a list of options. A variable with such a value may make a program run code, so it is never hidden. */
+/** A path, an address or a list of options. A variable with such a value may make a program run code, so its name does not hide it. */
 const runnable = /^[.~/]|[\s:,]/;
 /** Characters of shell code that no token contains. Such text is shown, so a payload cannot hide as a secret. */
 const script = /[$`|;&()<>\n]/;

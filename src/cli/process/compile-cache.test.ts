@@ -95,7 +95,7 @@ test('the code is saved for the flags of a start, also after undici has set its 
   run('exports.number = 1');
   const cachedData = readFileSync(cached()).subarray(32, -1);
   const source = readFileSync(path.join(dataDir, 'test.bundle.cjs'), 'latin1');
-  // Another source of the same length: V8 keeps compiled scripts, and then does not look at the cache.
+  // Another source of the same length: V8 uses the compiled script in memory for an equal source, and ignores the cache.
   const script = withStartFlags(() => new Script(source.replace('= 1', '= 2'), { cachedData }));
   expect(script.cachedDataRejected).toBe(false);
 });

@@ -35,7 +35,7 @@ interface CachedCode {
 /** Functions that save the code, one for each bundle that runs. */
 const pending = new Set<() => void>();
 
-/** Writes the cache now, and never again: V8 rejects code that was saved under other flags than those of a start. */
+/** Writes the cache now, and not again in this process: V8 rejects code that was saved under flags other than those of the start. */
 export function finishCompileCache(): void {
   for (const save of pending) save();
   process.off('exit', saveAtExit);

@@ -12,7 +12,7 @@ test('a start does not change the flags of V8, so that code caches stay valid', 
   vi.useFakeTimers();
   const cachedData = new Script('(() => 1)()').createCachedData();
   limitHeap();
-  // Another source of the same length: V8 keeps compiled scripts, and then does not look at the cache.
+  // Another source of the same length: V8 uses the compiled script in memory for an equal source, and ignores the cache.
   expect(new Script('(() => 2)()', { cachedData }).cachedDataRejected).toBe(false);
 });
 

@@ -2,7 +2,7 @@
  * V8 flags that keep the memory of a long-running command close to its live data.
  * - Garbage and new space: without limits V8 lets garbage grow to four times the live heap, and new space to 32 MiB. After a load of 64
  *   concurrent calls RSS is then 133 MB instead of 93.
- * - Helper threads: a collection of this new space takes about a millisecond, and waking threads to share it costs more than they save.
+ * - Helper threads: a collection of this new space takes about a millisecond, and waking other threads for it costs more than they save.
  *   On one thread, a call takes 7 % less CPU (59 us instead of 64 at 16 concurrent calls over stdio, Node 20, 2 busy cores).
  * - Fragmentation: in the soak test, old space takes 38 MB for 22 MB of live objects after 9 minutes, and keeps growing. With compaction
  *   on every full collection it stays between 22 and 28 MB. Compaction costs 10 us of CPU per call under full load, so it is off while
@@ -22,8 +22,8 @@ const flags = ['--heap-growing-percent=50', '--no-parallel-scavenge'];
 const relayFlags = ['--no-opt', '--no-maglev', '--semi-space-growth-factor=1'];
 
 /**
- * Call it after the code of the start has run, because it writes the code cache. It avoids `import()`, which loads Node's ES module
- * loader.
+ * To be called after the code of the start has run, because this writes the code cache. Avoids `import()`, which loads Node's ES
+ * module loader.
  */
 export function limitRelay(): void {
   const { setFlagsFromString } = process.getBuiltinModule('node:v8');

@@ -77,7 +77,7 @@ const namesIn: readonly RegExp[] = [
 const listsOfNames = /\benv_(?:vars|keys)["']?\s*[:=]\s*\[([^\]]*)\]/g;
 const tablesOfNames = /\benv_http_headers["']?\s*[:=]\s*\{([^}]*)\}/g;
 
-/** Names of the variables that the configuration reads, and PATH. The file may be invalid. Values of its client are not searched. */
+/** Names of the variables that the configuration reads, and PATH. The file may be invalid. Values that only a client reads do not count. */
 export function variableNames(config: string): readonly string[] {
   const text = withoutForeign(textOf(config), true);
   const names = new Set(['PATH']);

@@ -2,7 +2,7 @@
  * The connection of a relay to its host, as a pure function.
  * Not here: sockets and processes (relay.ts, start-host.ts), requests (request-table.ts).
  * Invariants: at most one attempt is under way. After `failuresMax` failures in a row every request gets an answer, until a later
- * attempt succeeds. A relay whose host was ended with `hostler down` starts no other.
+ * attempt succeeds. A relay whose host was ended with `hostler down` starts no other host.
  */
 
 /** Why a host ends on purpose. */

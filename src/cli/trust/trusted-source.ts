@@ -31,7 +31,7 @@ export interface UsableConfig extends ReadConfig {
    * does not concern Hostler.
    */
   readonly isChanged: boolean;
-  /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
+  /** To be called when the configuration is in use. Parts that a later edit changes without confirmation then stay as they are here. */
   readonly accept: () => void;
 }
 

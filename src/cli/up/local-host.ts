@@ -55,7 +55,7 @@ export async function openLocalHost(args: ParsedArgs): Promise<HostClient> {
   onStopSignals((signal, isAgain) => {
     if (isAgain) process.exit(EXIT.failed);
     interrupted.abort();
-    // The process then ends by the signal, as it does without a host of its own.
+    // The process then ends by the signal, as any other command does.
     void close().then(() => process.removeAllListeners(signal) && process.kill(process.pid, signal));
   });
   try {

@@ -26,7 +26,7 @@ export interface RelaySocket {
   readonly count: number;
   /** Makes the socket again if its file was removed, for example by a cleaner of old files. Resolves with true if it did so. */
   restore(): Promise<boolean>;
-  /** Accepts no more relays, and tells the connected ones why the host ends. Resolves when none of them sends any more. */
+  /** Accepts no more relays, and tells the connected ones why the host ends. Resolves when no relay sends any more. */
   stop(reason: EndReason): Promise<void>;
   close(): Promise<void>;
 }

@@ -208,7 +208,7 @@ test('new lines are those after the longest overlap with the old ones, at the sa
       expect(newLines(before, now)).toEqual(now.slice(longestEnd(before, now)));
     }),
   );
-  // Lines whose comparisons are counted, each of which is nearly the same as all others.
+  // Nearly equal lines. Comparisons of them are counted.
   let comparisons = 0;
   const counted = (all: string[]) =>
     new Proxy(all, {

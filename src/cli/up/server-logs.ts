@@ -1,5 +1,5 @@
 /**
- * Stores the last events of each server as log lines, and reads its stderr. All lines have the time at which they happened.
+ * Stores the last events of each server as log lines, and reads its stderr. Each line has the time at which it was logged.
  * Not here: texts of events (output/event-line.ts), sending lines (control/operations.ts).
  * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted. Repeated
  * failures of a parked server do not push out the lines of other events.
@@ -49,7 +49,7 @@ export class ServerLogs {
     return () => this.#listeners.delete(onLine);
   }
 
-  /** Returns events and stored stderr lines of these servers in order of time: the last `count` of those since `since`. */
+  /** Returns events and stored stderr lines of these servers in order of time: the last `count` lines, and no line before `since`. */
   tail(servers: readonly string[], since = '', count = Number.POSITIVE_INFINITY): LogLine[] {
     const lines = servers
       // Stderr first: an event of the same moment, such as an exit, comes after the last output.

@@ -1,4 +1,4 @@
-/** What `hostler up` reads from its configuration beside the servers. */
+/** The settings that `hostler up` reads from its configuration, apart from the servers. */
 import path from 'node:path';
 import { configFaults, parseServing } from '../../config/host-config.js';
 import { type HostError, isHostError, joinFaults } from '../../kernel/errors.js';

@@ -1,7 +1,7 @@
 /** Errors of a host in the process of one command (local-host.ts), for `call` and `tools`. */
 import { type HostError, isHostError } from '../../kernel/errors.js';
 
-/** Shows the cause, without the next try: this host ends now and tries a parked server no more. No command can read its log. */
+/** Shows the cause, without the next try: this host ends now and does not try a parked server again. No later command can read its log. */
 export function shownError(error: HostError): HostError {
   if (error.code !== 'server_parked' || !isHostError(error.cause)) return error;
   const { code, message, hint } = error.cause;

@@ -1,9 +1,9 @@
 /**
  * Runs the command of `${exec:NAME}` and returns its output: no shell, no input, bounded in time and size.
  * Not here: when it runs (secret-values.ts).
- * Invariants: stderr is never read. After the result no process of its group is left. After a timeout, too much output, or an exit
- * with the pipe still open, Linux hosts also end processes that left the group and kept the environment. Otherwise such a process
- * stays, for example an agent that keeps a passphrase.
+ * Invariants: stderr is never read. After the result no process of the command's group is left. After a timeout, too much output, or
+ * an exit with the pipe still open, processes that left the group and kept the environment are ended too, on Linux only. In all other
+ * cases such a process continues, for example an agent that keeps a passphrase.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -24,7 +24,7 @@ const outputBytesMax = 64 * 1024;
 const drainMs = 250;
 /** In the environment of the command and of all its processes. */
 const markName = 'HOSTLER_COMMAND';
-/** A process may fork while the others are ended. */
+/** Maximum number of searches for such processes. One may fork while the others are ended. */
 const looksMax = 10;
 
 export function runCommand({ argv: [program = '', ...args], env, clock }: CommandRun): Promise<CommandResult> {

@@ -109,7 +109,7 @@ export class SecretValues {
     if (kind === 'exec' && !source) return { why: 'is not in secrets.exec' };
     const result = source ? await this.#run(source) : await readSecretFile(name);
     if (!('text' in result)) return result;
-    // The command was changed while it ran: only its callers get the value.
+    // The command was changed while it ran, so only the callers of this run get the value.
     if (source && !isSame(source, this.#exec[name])) this.#options.redactor.know(result.text);
     // A file is read for each use, so it is not kept.
     else this.#keep(referenceText({ kind, name }), result.text, source ? ttlMsOf(source) : 0);
