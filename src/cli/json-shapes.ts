@@ -80,7 +80,7 @@ const serverShape = shape({ server: statusRow });
 const ended = shape({ pid: count, config: orNull(text), dataDir: text, runs: flag, newPid: orNull(count) });
 const switched = shape({ server: text, tool: maybe(text), isEnabled: flag });
 
-/** By command line. A command with subcommands or other modes has several shapes. */
+/** The shapes by command line. A command with subcommands or other modes has several shapes. */
 export const jsonShapes = {
   /** `hostler --json`, the first screen. `servers` is null if the file cannot be read. */
   hostler: shape({

@@ -65,7 +65,7 @@ function blockOf({ facts, rows }: Picture, server: string | undefined): [lines: 
   return [[title, '', ...table], foot];
 }
 
-/** Where workers reach the broker. */
+/** Text that says where workers reach the broker, by engine. */
 const places: Readonly<Record<BrokerEngine, (facts: BrokerFacts) => string>> = {
   embedded: ({ url }) => `at ${url}`,
   nats: ({ isConnected }) => `over NATS${isConnected ? '' : ' (not connected)'}`,
@@ -81,7 +81,7 @@ export function brokerLine(facts: BrokerFacts): string {
   return `broker ${where}: ${workers}; ${calls}${oldest}; ${uncertain} uncertain since the start`;
 }
 
-/** Redraws a terminal in place; other outputs get one table after the other. */
+/** Redraws the table in place on a terminal. Any other output gets one table after the other. */
 async function watch(client: ControlClient, server: string | undefined, isJson: boolean): Promise<void> {
   let rows: StatusRow[] = [];
   const block = isRedrawn(process.stdout) && !isJson ? new LiveBlock(process.stdout) : undefined;

@@ -72,7 +72,7 @@ function cells(frame: ToolFrame): Piece[] {
 
 const unknownTools = ({ error }: ToolFrame): Piece => span('bad', `not known: ${line(error?.message)}`);
 
-/** The first sentence or line. */
+/** Returns the first sentence or line of a text, on one line. */
 const line = (text: unknown): string =>
   neutraliseLine(typeof text === 'string' ? (text.trim().split(/\n|(?<=\.) /)[0] ?? '') : '', textChars);
 

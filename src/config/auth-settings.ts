@@ -1,7 +1,7 @@
 /**
  * Parses `auth` of a server over HTTP: how Hostler obtains tokens for it.
  * Invariants: a client secret or key is accepted only together with `issuer`; otherwise the server would choose who receives it.
- * Extra parameters never replace one that Hostler sets.
+ * Extra parameters never replace a parameter that Hostler sets.
  */
 import * as z from 'zod/mini';
 import { isSecure } from './values.js';

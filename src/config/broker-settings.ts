@@ -27,7 +27,7 @@ const limits = z.strictObject({
   connections: count(100_000, 4_096),
   /** Calls of one worker that run at the same time. The largest value is the most that a worker sends. */
   callsPerWorker: count(192, 64),
-  /** Bytes that are read from one worker in a second. Without effect on NATS. */
+  /** Bytes that are read from one worker in a second. Has no effect with NATS. */
   bytesPerSecond: count(1024 ** 3, 16 * 1024 ** 2),
 });
 

@@ -246,7 +246,7 @@ function wordsOf(line: string): string[] {
   return (line.match(word) ?? []).map((each) => each.replace(/"([^"]*)"|'([^']*)'/g, '$1$2'));
 }
 
-/** The first word of a path with blanks is not a program. */
+/** False for the first word of a path with blanks, unless that word names a file. */
 const isProgram = (word: string): boolean => !/[\\/\s]/.test(word) || isFile(word);
 
 function isFile(command: string): boolean {

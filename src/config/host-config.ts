@@ -34,7 +34,7 @@ interface RateLimit {
 }
 
 export interface HostSettings {
-  /** By slug (server-name.ts). */
+  /** Valid entries, by slug (server-name.ts). */
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
   /** Invalid entries of `mcpServers`, by slug. */
   readonly unusable: ReadonlyMap<string, UnusableServer>;

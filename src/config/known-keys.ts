@@ -8,11 +8,11 @@ export const hostConfigKeys = [
 
 const shortKeyChars = 3;
 
-/** The key within two edits; within one for keys such as `env`, which are near every short word. */
+/** Returns the known key at most two edits away, or one edit for keys such as `env`, which resemble every short word. */
 export const nearestKey = (written: string, ours: Iterable<string>): string | undefined =>
   nearestName(written, ours, ({ length }) => (length > shortKeyChars ? 2 : 1));
 
-/** What an error says about an unknown key; it suggests the nearest known key. */
+/** The text of an error about an unknown key. It suggests the nearest known key. */
 export function unknownKeyText(written: string, ours: Iterable<string>): string {
   const near = nearestKey(written, ours);
   return near === undefined ? 'is not known' : `is not known; did you mean ${near}?`;

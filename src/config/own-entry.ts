@@ -28,7 +28,7 @@ export const refuseOwnCommands = (config: unknown, file: string, env: Environmen
 export const refuseOwnUrls = <T>(config: T, url: string | undefined, host: string): T =>
   url === undefined ? config : (refuse(config, (entry) => isOwnUrl(entry.url, url, host)) as T);
 
-/** Without `file`: `hostler up --stdio` with any configuration. */
+/** True if the entry starts `hostler up --stdio` with the configuration `file`; without `file`, with any configuration. */
 export function isOwnCommand(
   { command, args = [], cwd, env: declared }: Table,
   file?: string,

@@ -179,7 +179,7 @@ export function parseServerDefinition(
 const plans = new Map<string, object>();
 const plansMax = 256;
 
-/** Equal plans of different servers are one object, because most servers have the defaults: 176 bytes less for each. */
+/** Equal plans of different servers are one object. Most servers have the defaults, so this saves 176 bytes for each. */
 function shared<T extends object>(plan: T): T {
   const text = JSON.stringify(plan);
   const known = plans.get(text);

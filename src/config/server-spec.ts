@@ -136,7 +136,7 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   throw joinFaults(issuesOf(parsed.error).map(({ field, what }) => invalid(field, what)));
 }
 
-/** A configured header would replace the token of every login. */
+/** Refuses a configured header that would replace the token of every login. */
 function refuseTwoTokens(spec: ConfiguredServerSpec): void {
   if (isStdio(spec) || spec.auth === undefined || spec.auth.grant === 'none') return;
   const header = tokenHeaderOf(spec);

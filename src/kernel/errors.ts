@@ -86,7 +86,7 @@ export interface HostErrorOptions extends ErrorDetails {
   readonly cause?: unknown;
 }
 
-/** Errors without a stack trace: under overload there are many, and the trace costs more than the rest. */
+/** Errors without a stack trace: under overload there are many, and the trace costs more than the rest of the error. */
 const refusals: ReadonlySet<ErrorCode> = new Set([
   'denied',
   'budget_exceeded',

@@ -113,7 +113,7 @@ export async function hostDataDir(
   return first.dataDir;
 }
 
-/** The configuration that a command reads. If there is none here, the error names that of the only Hostler that runs. */
+/** Finds the configuration that a command reads. If there is none, the error names the configuration of the only running Hostler. */
 export async function commandConfig(
   args: ParsedArgs,
   env: Environment = process.env,

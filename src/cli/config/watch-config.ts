@@ -23,7 +23,7 @@ export interface WatchOptions {
   readonly clock: Clock;
   /** The result of `contentOf` from before the file was parsed, so that a save since then is reported. */
   readonly since?: string | undefined;
-  /** The part of the text that counts. Default: what Hostler reads of a configuration. */
+  /** Returns the part of the text whose changes are reported. Default: the part of a configuration that Hostler reads. */
   readonly relevant?: (text: string) => string;
   readonly onChange: () => void;
   /** Called when watching a folder fails or stops. */
@@ -147,7 +147,7 @@ function linkTarget(file: string): string | undefined {
 
 const ownPart = (text: string): string => withoutForeign(text, true);
 
-/** A digest of the part that counts. A file that is too large to be read is compared by size and modification time. */
+/** A digest of the relevant part of a file. A file that is too large to be read is compared by size and modification time. */
 export function contentOf(file: string, relevant = ownPart): string | undefined {
   try {
     const { size, mtimeMs } = statSync(file);

@@ -14,7 +14,7 @@ export interface ControlClient {
   close(): void;
 }
 
-/** A connection, or a host in this process. */
+/** A connection to the running Hostler, or a host in this process. */
 export interface HostClient extends Pick<ControlClient, 'request'> {
   close(): unknown;
 }
@@ -25,7 +25,7 @@ interface Pending {
   readonly reject: (error: HostError) => void;
 }
 
-/** No process listens on the socket. */
+/** Codes that mean that no process listens on the socket. */
 const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
 
 /** A process that does not answer in this time hangs. */

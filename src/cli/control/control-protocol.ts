@@ -57,7 +57,7 @@ export interface BrokerFacts {
   readonly uncertain: number;
 }
 
-/** Exit code 2: the data directory was named, and belongs to another configuration. */
+/** Error (exit code 2) for a data directory that was named and belongs to another configuration. */
 export const configConflict = (dataDir: string, runs: string, wanted: string): HostError =>
   new HostError('invalid_spec', `the data directory ${dataDir} is in use for ${runs}, not for ${wanted}`, {
     field: '--data-dir',

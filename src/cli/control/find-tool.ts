@@ -69,7 +69,7 @@ export async function findTool(host: Host, words: ToolWords): Promise<FoundTool>
   });
 }
 
-/** `SERVER`, or `SERVER/TOOL` with a tool that exists. */
+/** Reads `SERVER`, or `SERVER/TOOL` with a tool that exists. */
 export async function findAbout(host: Host, about: string): Promise<ServerTarget> {
   const { server: given, tool } = readTarget(namedServers(host), about);
   const server = serverNamed(host, given);
@@ -78,7 +78,7 @@ export async function findAbout(host: Host, about: string): Promise<ServerTarget
   return findTool(host, { server, tool });
 }
 
-/** Both names may contain dots and slashes: the longest name of a server wins. */
+/** Splits `SERVER.TOOL` or `SERVER/TOOL`. Both names may contain dots and slashes, so the longest name of a server is taken. */
 function splitTarget(host: Host, target: string): { readonly server: string; readonly tool: string } {
   const names = new Set(host.names());
   const ends = [...target.matchAll(/[./]/g)].map(({ index }) => index);

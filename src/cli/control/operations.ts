@@ -196,7 +196,7 @@ function emitRows({ host, disabled }: OperationsParts, server: string | undefine
   }
 }
 
-/** Emits all rows of a table and then the facts of this Hostler. */
+/** Emits the rows of all servers and then the facts of this Hostler: at once, after changes, and at least every two seconds. */
 async function watch(parts: OperationsParts, server: string | undefined, context: OperationContext): Promise<void> {
   const { host, clock, facts } = parts;
   const { emit, signal } = context;

@@ -27,10 +27,10 @@ const pathChars = 300;
 const rowsMax = 12;
 const quietStates: readonly StatusRow['state'][] = ['ready', 'registered', 'stopped', 'disabled'];
 
-/** The whole screen, as a terminal that is not redrawn gets it. */
+/** The whole screen, for a terminal that is not redrawn. */
 export const firstScreen = (facts: FirstScreen): Line[] => [...firstLines(facts), '', ...upBlock(facts).flat()];
 
-/** The part that does not change while Hostler runs. */
+/** The part of the screen that does not change while Hostler runs. */
 export function firstLines({ version, url, config, dataDir, key }: FirstScreen): Line[] {
   return [
     `hostler ${version}  ${url ?? 'over stdio'}`,
@@ -59,7 +59,7 @@ export function upBlock({ rows, screen }: Pick<FirstScreen, 'rows' | 'screen'>):
 
 export const isLearning = ({ state, tools }: StatusRow): boolean => state === 'connecting' && tools === 0;
 
-/** Replaces the screen if stderr is not a terminal. */
+/** One line that replaces the screen if stderr is not a terminal. */
 export const firstLine = ({
   version,
   url,

@@ -18,7 +18,7 @@ export function logLine(level: LogLevel, text: string, options: LogOptions = {})
 
 interface LogOptions {
   readonly redact?: (text: string) => string;
-  /** Gets whole lines; stderr without it. */
+  /** Gets whole lines. Default: writes them to stderr. */
   readonly write?: ((text: string) => void) | undefined;
 }
 

@@ -60,7 +60,7 @@ export function runBundle(file: string, dataDir: string | undefined): unknown {
   return module.exports;
 }
 
-/** Saves once: making the code takes 10 ms, and its memory raises the trim threshold of `readMapped`. */
+/** Saves only once: making the code takes 10 ms, and freeing its memory has the effect that is described at `readMapped`. */
 function saveLater(script: vm.Script, place: string, build: string, isComplete: boolean): void {
   const save = () => {
     if (!pending.delete(save)) return;

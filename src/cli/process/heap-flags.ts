@@ -36,7 +36,7 @@ const beginAfterMs = 250;
 const compactionEveryMs = 10_000;
 /** Share of the last interval in which the event loop was busy. It is 0.2 in the soak test and 0.9 in a benchmark. */
 const busyShare = 0.5;
-/** Both halves of new space: with 64 calls in flight their garbage still dies before it is copied. */
+/** Size of both halves of new space. With 64 calls in flight, most of their garbage is then dead before a collection would copy it. */
 const newSpaceBytes = 8 * 1024 * 1024;
 
 /**
@@ -56,7 +56,7 @@ export function limitHeap(): void {
       mayGrow = isSmall;
       if (!hasFlags) {
         hasFlags = true;
-        // First: V8 rejects a code cache that was written under other flags.
+        // The cache is written first: V8 rejects a code cache that was written under other flags.
         finishCompileCache();
         for (const flag of flags) setFlagsFromString(flag);
         compactWhileIdle();

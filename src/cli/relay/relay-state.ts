@@ -80,7 +80,7 @@ function lose(state: RelayState, nowMs: number, isNewer: boolean): Step {
     if (state.reason === 'down')
       return [{ kind: 'over' }, [{ do: 'settle' }, { do: 'refuse', reason: stoppedReason }, { do: 'exit' }]];
     if (state.reason !== 'upgrade') return [{ kind: 'away' }, [{ do: 'settle' }]];
-    // An older relay could start the older version again.
+    // An older relay waits, because it could start the older version again.
     return isNewer ? settled(connect(0)) : [{ kind: 'away', untilMs: nowMs + backoffFirstMs }, [{ do: 'settle' }]];
   }
   if (state.kind !== 'joined') return [state, []];

@@ -298,7 +298,7 @@ export class Relay {
     this.#close();
   };
 
-  /** After the end of the input the host closes the connection when everything is answered. */
+  /** Ends the relay after the end of its input. A joined host first answers everything, and then closes the connection. */
   #endWhenDone(): void {
     if (!this.#isInputEnded || this.#state.kind === 'joined' || this.#state.kind === 'leaving') return;
     if (this.#queue.length === 0) this.#close();

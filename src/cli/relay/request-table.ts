@@ -42,12 +42,12 @@ const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
-/** The host writes every answer and question with this start. */
+/** Every answer and question of the host starts with this text. */
 const idPrefix = Buffer.from('{"jsonrpc":"2.0","id":');
 const ownPrefix = Buffer.from('{"hostler":');
-/** The host withdraws its questions with this start, before the params. */
+/** A line with which the host withdraws a question starts with this text, followed by the params. */
 const withdrawnPrefix = Buffer.from(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":`);
-/** The host starts a listen stream with this text, before the params. */
+/** A line with which the host opens a listen stream starts with this text, followed by the params. */
 const acknowledgedPrefix = Buffer.from(
   '{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":',
 );
@@ -63,7 +63,7 @@ interface OpenRequest {
   line: Buffer | undefined;
   /** Params of a request that changes the session. */
   readonly params: Buffer | undefined;
-  /** Requests with this id that were handed over. The host answers each of them. */
+  /** Number of requests with this id that were handed over. The host answers each of them. */
   count: number;
 }
 
@@ -200,7 +200,7 @@ export class RequestTable {
   #withId(bytes: Buffer, idStart: number, end: number): HostLine {
     const idEnd = endOfId(bytes, idStart, end);
     const idText = bytes.toString('utf8', idStart, idEnd);
-    // After `,"`: method, result or error.
+    // The letter after `,"` is that of method, result or error.
     const kind = bytes[idEnd + 2];
     if (kind === 0x6d) this.#asked(idText);
     else if (idText.startsWith(replayId)) return 'swallow';

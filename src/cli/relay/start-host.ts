@@ -113,7 +113,7 @@ async function failure({ dataDir, givenConfig }: HostStart, { lines, tail }: Sta
   return { kind: 'failed', reason, isFinal: reason.startsWith(givenConfig) };
 }
 
-/** Undefined if this process can create sockets in the data directory. */
+/** Tries to create a socket in the data directory. Resolves with the error code, or undefined if there is none. */
 function listenError(dataDir: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -144,7 +144,7 @@ function isConfirmation(value: unknown): value is Confirmation {
 
 function replace(file: string, files: readonly Confirmation[]): void {
   const beside = `${file}.${process.pid}.new`;
-  // A dead process with the same id may have left this file. The lock excludes a live one.
+  // A dead process with the same id may have left this file. The lock excludes a running process.
   rmSync(beside, { force: true });
   replaceFile(file, beside, (made) => writeFileSync(made, `${JSON.stringify({ version: 1, files }, null, 1)}\n`));
 }

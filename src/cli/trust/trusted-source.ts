@@ -27,8 +27,8 @@ type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends ReadConfig {
   /**
-   * False: equal to the configuration in use and to the one that was read last. Clients often save their file after a change that
-   * does not concern Hostler.
+   * False if this configuration equals both the one in use and the one that was read last. Clients often save their file after a
+   * change that does not concern Hostler.
    */
   readonly isChanged: boolean;
   /** To be called when the configuration is in use. Parts that a later edit changes without confirmation then stay as they are here. */

@@ -22,7 +22,7 @@ interface HostParts {
   readonly onProblem: (error: unknown) => void;
 }
 
-/** Close the host before `identity`. */
+/** The caller must close the host before `identity`. */
 export function createUpHost({ file, dataDir, settings, capabilities, redactor, onProblem }: HostParts) {
   const { folder, key, error } = identityPlace(process.env);
   if (key !== undefined) redactor.know(key);

@@ -18,7 +18,7 @@ export class LogFile {
     this.#open();
   }
 
-  /** A log that cannot be written is lost: the host continues. */
+  /** If the log cannot be written, the text is lost and the host continues. */
   readonly write = (text: string): void => {
     if (this.#bytes > 0 && this.#bytes + Buffer.byteLength(text) > this.#bytesMax) this.#rotate();
     if (this.#descriptor === undefined) return;

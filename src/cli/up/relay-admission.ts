@@ -54,7 +54,7 @@ export class RelayAdmission {
     this.#differing.delete(client);
   }
 
-  /** For `status` and `doctor`. */
+  /** Texts for `status` and `doctor`. */
   notes(): readonly string[] {
     const names = new Set([...this.#differing.values()].flat());
     return names.size === 0 ? [] : [differText([...names])];

@@ -200,14 +200,14 @@ class Run {
     const workers = await serveWorkers({
       host,
       settings: broker,
-      // The gateway has reported the problems of keys.
+      // The gateway has already reported the problems of keys.
       keys,
       dataDir: this.#options.dataDir,
       folder: path.dirname(path.resolve(this.#options.config)),
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
-        // The parser has reported the roles of configured keys.
+        // The parser has already reported the roles of configured keys.
         if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.role)) return;
         const line = lineOf(event);
         if (line) this.#logText(...line);
@@ -309,7 +309,7 @@ class Run {
     if (!host || !gateway) return;
     try {
       const { config, settings, accept, isChanged } = this.#readConfig();
-      // After a refused edit, the log says that the configuration is valid again.
+      // An unchanged configuration is logged only after a refused edit: then the log says that the file is valid again.
       if (!isChanged && !this.#isEditRefused) return;
       this.#isEditRefused = false;
       const listen = listenOf(settings.listen, this.#options);

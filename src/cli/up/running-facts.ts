@@ -3,7 +3,7 @@ import type { ServedWorkers } from '../../broker/serve-workers.js';
 import { type UnlistedRole, unlistedRoleHint, unlistedRoleText } from '../../config/unlisted-roles.js';
 import type { BrokerFacts } from '../control/control-protocol.js';
 
-/** Bound of a manifest in broker/protocol/limits.ts. */
+/** The limit of a manifest in broker/protocol/limits.ts, rounded up. */
 const manifestMiB = 4;
 
 /** Reports unlisted roles of keys in the configuration, and of workers whose keys are stored elsewhere. */

@@ -24,7 +24,7 @@ const outputBytesMax = 64 * 1024;
 const drainMs = 250;
 /** In the environment of the command and of all its processes. */
 const markName = 'HOSTLER_COMMAND';
-/** Maximum number of searches for such processes. One may fork while the others are ended. */
+/** Maximum number of searches for marked processes. One of them may fork while the others are ended. */
 const looksMax = 10;
 
 export function runCommand({ argv: [program = '', ...args], env, clock }: CommandRun): Promise<CommandResult> {
@@ -95,7 +95,7 @@ async function killMarked(mark: string): Promise<void> {
       try {
         process.kill(Number(pid), 'SIGKILL');
       } catch {
-        // It has ended.
+        // The process has ended.
       }
     }
     if (found === 0) return;
@@ -106,7 +106,7 @@ async function isMarked(pid: string, text: string): Promise<boolean> {
   try {
     return (await readFile(`/proc/${pid}/environ`, 'latin1')).split('\0').includes(text);
   } catch {
-    // It has ended, or belongs to another user.
+    // The process has ended, or belongs to another user.
     return false;
   }
 }

@@ -50,7 +50,7 @@ export class SecretValues {
     this.#options = options;
   }
 
-  /** Changes when a value changes. */
+  /** A number that changes whenever a value changes. */
   get revision(): number {
     return this.#revision;
   }
