@@ -26,12 +26,12 @@ export const commands: CommandTable = {
   ],
   down: ['End the running Hostler and all its servers.', async () => (await import('./down.js')).down, ''],
   login: [
-    'Log in to a server that needs it.',
+    'Log in to a server that needs a login.',
     async () => (await import('./login.js')).login,
     'Log in to a server, log out, list logins.',
   ],
   logout: ['Revoke and forget the login of a server.', async () => (await import('./logout.js')).logout, ''],
-  auth: ['List the logins, or show that of one server.', async () => (await import('./auth.js')).auth, ''],
+  auth: ['List the logins, or show the login of one server.', async () => (await import('./auth.js')).auth, ''],
   approve: ['Compare changed tools and approve them.', async () => (await import('./approve.js')).approve],
   enable: [
     'Put a server or a tool back into service.',

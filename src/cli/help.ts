@@ -40,8 +40,8 @@ const topics: Readonly<Record<string, readonly (readonly [string, string])[]>> =
   ],
   environment: [
     ['HOSTLER_DATA_DIR', 'the data directory, like --data-dir'],
-    ['XDG_CONFIG_HOME', 'folder of hostler/hostler.json, ~/.config'],
-    ['XDG_DATA_HOME', 'folder of hostler, for data, ~/.local/share'],
+    ['XDG_CONFIG_HOME', 'folder of hostler/hostler.json; default ~/.config'],
+    ['XDG_DATA_HOME', 'folder of hostler, for data; default ~/.local/share'],
     ['NO_COLOR', 'no colours; FORCE_COLOR=1 also colours a pipe'],
     ['HOSTLER_KEY_FILE', 'the file with the key of hostler worker'],
   ],

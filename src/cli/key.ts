@@ -39,12 +39,12 @@ export const key: Command = {
   },
   optionsOf: {
     nats: {
-      'listen=': 'address of the NATS server, 127.0.0.1:4222',
-      'store-dir=': 'data folder of the NATS server, /var/lib/nats',
+      'listen=': 'address of the NATS server; default 127.0.0.1:4222',
+      'store-dir=': 'data folder of the NATS server; default /var/lib/nats',
       'tls-cert=': 'certificate of the NATS server',
       'tls-key=': 'private key of that certificate',
       sync: 'sync each write to disk first; nats-server 2.10 or newer',
-      'max-store=': 'size of its data folder in MiB, 1024',
+      'max-store=': 'size of its data folder in MiB; default 1024',
       'monitor=': 'address of its monitoring port, like 127.0.0.1:8222',
       'output=': 'write the configuration to this file',
       'reload=': 'then tell the nats-server with this pid to reload',

@@ -16,8 +16,8 @@ export const logs: Command = {
   usage: '[SERVER] [--since 10m] [--tail N] [--follow] [--json]',
   example: 'logs memory --tail 50 --follow',
   options: {
-    'since=': 'only the lines since 10m, 3d, or a date and time',
-    'tail|n=': 'only so many last lines',
+    'since=': 'only lines of the last 10m or 3d, or since a date',
+    'tail|n=': 'only the last N lines',
     'follow|f': 'keep printing until Ctrl-C',
     ...jsonOption,
     ...hostOptions,

@@ -28,7 +28,7 @@ export const probe: Command = {
   example: 'probe -- npx -y @modelcontextprotocol/server-memory',
   options: {
     json: 'print one JSON object',
-    'timeout=': 'time limit of the start, 30s',
+    'timeout=': 'time limit of the start; default 30s',
     'env=*': 'NAME=VALUE for the server, or NAME to pass on its value',
     'header=*': '"Name: value" for an HTTP server',
     'cwd=': 'working folder of the server',

@@ -37,7 +37,7 @@ export const worker: Command = {
   example: 'worker --broker wss://host:8384/broker --key-file worker.key',
   options: {
     'broker=': 'wss://host:8384/broker, or nats://host:4222/worker',
-    'key-file=': 'its key; else $HOSTLER_KEY_FILE or $HOSTLER_KEY',
+    'key-file=': 'file with its key; else $HOSTLER_KEY_FILE or $HOSTLER_KEY',
     'timeout=': 'limit of a call without progress, like 60s',
     insecure: 'no TLS: key, calls and results can be read',
     json: 'print one line of JSON to stderr when connected',

@@ -76,7 +76,7 @@ function readItems(file: string): Set<string> {
     // Not starting is better than serving disabled items.
     throw new HostError('invalid_spec', `${file} cannot be read (${code ?? 'it is not JSON'})`, {
       ...{ field: '--data-dir', reason: 'disabled' },
-      hint: 'correct it, or remove it to enable everything',
+      hint: 'correct the file, or remove it to enable all disabled servers and tools',
     });
   }
 }
