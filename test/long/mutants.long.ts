@@ -32,8 +32,10 @@ interface Chosen {
 const seed = Number(process.env.SEED ?? 20_261_117);
 const count = Number(process.env.MUTANTS ?? 600);
 const scoreMin = 0.8;
+/** A mutant that hangs takes half a minute, so a busy machine needs three times as long as a quiet one. */
+const limitMs = 9_000_000;
 
-test('unit tests kill at least 80 % of the mutants', async () => {
+test('unit tests kill at least 80 % of the mutants', { timeout: limitMs }, async () => {
   await ensureMutationTools();
   const { chooseMutants } = await import('../mutation/list-mutants.mjs');
   const chosen: Chosen = await chooseMutants(root, count, seededRandom(seed));
