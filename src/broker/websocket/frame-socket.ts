@@ -10,7 +10,7 @@ import type { RawData, WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { type CloseReason, closeCodes, closeReasonOf, closeText } from './close-reasons.js';
-import { chunksMax, fragmentsMax, goodbyeMs, pingMs, pongMs } from './limits.js';
+import { chunksMax, fragmentsMax, goodbyeMs, heartbeatMs } from './limits.js';
 
 /** Options of both `WebSocket` and `WebSocketServer`. UTF-8 is checked with the JSON of each message. */
 export const socketOptions = {
@@ -109,20 +109,12 @@ export class FrameSocket {
   }
 }
 
-export interface HeartbeatParts {
-  readonly clock: Clock;
-  ping(): void;
-  lost(): void;
-}
-
-/** Sends a ping after silence, and reports that the other end is gone when nothing comes back. */
+/** Sends a ping after every second interval, and reports that the other end is gone if nothing arrives within one interval after it. */
 export class Heartbeat {
-  readonly #parts: HeartbeatParts;
   #isAsked = false;
   #cancel: Cancel = () => {};
 
-  constructor(parts: HeartbeatParts) {
-    this.#parts = parts;
+  constructor(private readonly parts: { readonly clock: Clock; ping(): void; lost(): void }) {
     this.start();
   }
 
@@ -137,22 +129,18 @@ export class Heartbeat {
   }
 
   start(): void {
-    this.#isAsked = false;
-    this.#wait(pingMs);
-  }
-
-  #wait(delayMs: number): void {
-    const { clock } = this.#parts;
     this.#cancel();
-    this.#cancel = clock.at(clock.nowMs() + delayMs, () => this.#ask());
+    this.#isAsked = false;
+    this.#wait(false);
   }
 
-  #ask(): void {
-    const { clock } = this.#parts;
-    this.#isAsked = true;
-    this.#cancel = clock.at(clock.nowMs() + pongMs, () =>
-      this.#isAsked ? this.#parts.lost() : this.#wait(pingMs - pongMs),
-    );
-    this.#parts.ping();
+  #wait(isPingDue: boolean): void {
+    const { clock, ping, lost } = this.parts;
+    this.#cancel = clock.at(clock.nowMs() + heartbeatMs, () => {
+      if (this.#isAsked) return lost();
+      this.#isAsked = isPingDue;
+      this.#wait(!isPingDue);
+      if (isPingDue) ping();
+    });
   }
 }

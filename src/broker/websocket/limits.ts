@@ -31,9 +31,8 @@ export const slowMs = 60_000;
 export const unansweredMax = 256;
 export const unansweredBytesMax = 8 * MiB;
 
-/** After this much silence a side sends a ping; the other side must send something within `pongMs`. */
-export const pingMs = 20_000;
-export const pongMs = 10_000;
+/** A side sends a ping after every second of these intervals; the other side must send something within one. */
+export const heartbeatMs = 10_000;
 
 /**
  * A message, and each key in it, counts this many bytes in addition to its length. Reading a message of 31 bytes takes 2 us, and the
