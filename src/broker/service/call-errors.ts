@@ -5,7 +5,7 @@
  * Invariant: each error says whether the call was executed. Names from a worker are quoted neutralised.
  */
 import { unlistedRoleHint, unlistedRoleText } from '../../config/unlisted-roles.js';
-import { HostError, notExecuted } from '../../kernel/errors.js';
+import { HostError, type HostErrorOptions, notExecuted } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 
@@ -136,38 +136,33 @@ export const hostFailed = (cause: unknown): HostError =>
     hint: 'ask the operator of the host, whose log has the reason; the call may have run',
   });
 
-export const tooManyWaiting = (limit: number): HostError =>
-  notExecuted(
-    'overloaded',
-    `${limit} calls of this worker wait for their turn`,
-    'send fewer calls at a time, or try again later',
-    { reason: 'worker_queue', limit, retryAfterMs: 1_000 },
-  );
+/** The call can be sent again after `retryAfterMs`. */
+const overloaded = (reason: string, message: string, hint: string | undefined, facts?: HostErrorOptions): HostError =>
+  notExecuted('overloaded', message, hint, { reason, retryAfterMs: 1_000, ...facts });
 
-export const tooManyBytes = (actual: number, limit: number): HostError =>
-  notExecuted(
-    'overloaded',
-    `the calls of this worker that run or wait would have ${actual} bytes of arguments`,
-    'wait until some of them are answered, or send smaller arguments',
-    { reason: 'worker_bytes', actual, limit, retryAfterMs: 1_000 },
-  );
+export const tooManyWaiting = (limit: number): HostError => {
+  const message = `${limit} calls of this worker wait for their turn`;
+  return overloaded('worker_queue', message, 'send fewer calls at a time, or try again later', { limit });
+};
 
-export const tooManySendings = (limit: number): HostError =>
-  new HostError('overloaded', `this call was sent ${limit} times and waits for its receipt`, {
-    ...{ reason: 'sendings', limit, retryAfterMs: 1_000, execution: 'uncertain' },
-    hint: 'wait for the receipt before sending the call again',
-  });
+export const tooManyBytes = (actual: number, limit: number): HostError => {
+  const message = `the calls of this worker that run or wait would have ${actual} bytes of arguments`;
+  const hint = 'wait until some of them are answered, or send smaller arguments';
+  return overloaded('worker_bytes', message, hint, { actual, limit });
+};
+
+export const tooManySendings = (limit: number): HostError => {
+  const message = `this call was sent ${limit} times and waits for its receipt`;
+  const hint = 'wait for the receipt before sending the call again';
+  return overloaded('sendings', message, hint, { limit }).with({ execution: 'uncertain' });
+};
 
 export const stopping = (): HostError =>
-  notExecuted('overloaded', 'the host is stopping', 'send the call again when the host is back', {
-    ...{ reason: 'stopping', retryAfterMs: 1_000 },
-  });
+  overloaded('stopping', 'the host is stopping', 'send the call again when the host is back');
 
 /** The row was removed between two steps; the next sending starts afresh. */
 export const rowRemoved = (): HostError =>
-  notExecuted('overloaded', 'the record of the call was removed while it was read', undefined, {
-    ...{ reason: 'row_removed', retryAfterMs: 100 },
-  });
+  overloaded('row_removed', 'the record of the call was removed while it was read', undefined, { retryAfterMs: 100 });
 
 /** `server`: the one with the most bytes. */
 export const manifestTooLarge = (

@@ -17,23 +17,20 @@ function callError(code: ErrorCode, call: CallTarget, what: string, facts: HostE
   return new HostError(code, `${server}tool '${shown(call.tool)}'${what}`, { ...factsOf(call), ...facts });
 }
 
-export const tooManyCalls = (limit: number): HostError =>
-  notExecuted(
-    'overloaded',
-    `this worker has reached its limit of ${limit} calls in flight`,
-    'wait until some of them are answered',
-    {
-      ...{ reason: 'calls', limit, actual: limit + 1 },
-    },
-  );
+export const tooManyCalls = (limit: number): HostError => {
+  const message = `this worker has reached its limit of ${limit} calls in flight`;
+  return notExecuted('overloaded', message, waitHint, { reason: 'calls', limit, actual: limit + 1 });
+};
 
-export const tooManyBytes = (limit: number, actual: number): HostError =>
-  notExecuted(
-    'overloaded',
-    `the calls in flight would have ${actual} bytes of arguments`,
-    'wait until some of them are answered, or send smaller arguments',
-    { reason: 'bytes', limit, actual },
-  );
+export const tooManyBytes = (limit: number, actual: number): HostError => {
+  const message = `the calls in flight would have ${actual} bytes of arguments`;
+  return notExecuted('overloaded', message, `${waitHint}, or send smaller arguments`, {
+    reason: 'bytes',
+    limit,
+    actual,
+  });
+};
+const waitHint = 'wait until some of them are answered';
 
 export const tooLargeCall = (call: CallTarget, limit: number, actual: number): HostError =>
   callError('invalid_arguments', call, `: the arguments have ${actual} bytes, at most ${limit} are allowed`, {
