@@ -1,25 +1,8 @@
-/**
- * The address of a broker, and the errors of a worker that cannot connect to it.
- * Invariant: a key is never sent in the clear to another machine, unless `insecure` says so.
- */
+/** The errors of a worker that cannot connect to a broker. */
 import { type HostError, type HostErrorOptions, notExecuted } from '../../kernel/errors.js';
-import { requireTls } from '../require-tls.js';
 import { brokerPath } from './limits.js';
 
-/** An error never quotes the URL: it may contain a password by mistake. */
-export function checkedUrl(text: string, insecure: boolean): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || (url.protocol !== 'ws:' && url.protocol !== 'wss:')) throw wrongUrl('must begin with ws:// or wss://');
-  if (url.username !== '' || url.password !== '' || url.hash !== '' || url.search !== '')
-    throw wrongUrl('must have no user, password, query or fragment');
-  requireTls(url, insecure);
-  return url;
-}
-
 const printedAddress = 'use the address that hostler up prints for workers';
-
-const wrongUrl = (what: string): HostError =>
-  notExecuted('invalid_spec', `the address of the broker ${what}`, printedAddress, { field: 'broker' });
 
 const failed = (url: URL, what: string, hint: string, facts: HostErrorOptions): HostError =>
   notExecuted('connect_failed', `the broker at ${url.host} ${what}`, hint, facts);

@@ -14,25 +14,23 @@ import { readHostMessage, type WorkerMessage, writeMessage } from '../protocol/m
 import type { ConnectionHandlers, OpenConnection } from '../worker/connection.js';
 import { MessageConnection } from '../worker/message-connection.js';
 import { closeError, lostConnection } from './close-reasons.js';
-import { cancelledConnect, checkedUrl, networkError, statusError, timeoutError } from './connect.js';
+import { cancelledConnect, networkError, statusError, timeoutError } from './connect.js';
 import { FrameSocket, socketOptions } from './frame-socket.js';
 import { answerMs } from './limits.js';
 
 export interface WebSocketConnectionOptions {
-  readonly url: string;
+  readonly url: string | URL;
   readonly key: string;
   readonly clock: Clock;
-  /** Sends the key in the clear, also to another machine. */
-  readonly insecure?: boolean | undefined;
 }
 
 /** Time until the welcome. */
 const connectMs = 10_000;
 
-/** Throws if the address cannot be used. */
+/** The caller has checked that the key is not sent in the clear to another machine. */
 export function openWebSocketConnection(options: WebSocketConnectionOptions): OpenConnection {
-  const { key, clock, insecure = false } = options;
-  const url = checkedUrl(options.url, insecure);
+  const { key, clock } = options;
+  const url = new URL(options.url);
   return async ({ session, handlers, signal }) => {
     if (signal.aborted) throw cancelledConnect();
     const { promise, resolve, reject } = deferred<SocketConnection>();

@@ -55,36 +55,26 @@ function noKey(): HostError {
 
 type Address = Pick<ConnectOptions, 'broker' | 'insecure'> & { readonly key: string; readonly clock: Clock };
 
+/** An error never quotes the address: it may contain a password by mistake. */
 export async function openConnection({ broker, key, clock, insecure = false }: Address): Promise<OpenConnection> {
   const url = URL.canParse(broker) ? new URL(broker) : undefined;
-  switch (url?.protocol) {
-    case 'ws:':
-    case 'wss:': {
-      const { openWebSocketConnection } = await import('../websocket/worker-connection.js');
-      return openWebSocketConnection({ url: broker, key, clock, insecure });
-    }
-    case 'nats:':
-    case 'tls:': {
-      const worker = workerIn(url);
-      requireTls(url, insecure);
-      const { openNatsConnection } = await import('../nats/worker-connection.js');
-      return openNatsConnection({ url: `${url.protocol}//${url.host}`, key, worker, clock, insecure });
-    }
-    default: {
-      const hint = 'use the address that hostler up prints for workers';
-      throw wrongAddress('must begin with ws://, wss://, nats:// or tls://', hint);
-    }
+  if (!url || !/^(wss?|nats|tls):$/.test(url.protocol))
+    throw wrongAddress('must begin with ws://, wss://, nats:// or tls://');
+  if (url.username !== '' || url.password !== '' || url.hash !== '' || url.search !== '')
+    throw wrongAddress('must have no user, password, query or fragment');
+  const isWebSocket = url.protocol.startsWith('ws');
+  // A NATS server admits a key, but does not tell which worker it belongs to.
+  const worker = url.pathname.slice(1);
+  if (!isWebSocket && !workerPattern.test(worker))
+    throw wrongAddress('must end with the name of the worker', 'write it after the port: nats://host:4222/worker-1');
+  requireTls(url, insecure);
+  if (isWebSocket) {
+    const { openWebSocketConnection } = await import('../websocket/worker-connection.js');
+    return openWebSocketConnection({ url, key, clock });
   }
+  const { openNatsConnection } = await import('../nats/worker-connection.js');
+  return openNatsConnection({ url: `${url.protocol}//${url.host}`, key, worker, clock, insecure });
 }
 
-/** A NATS server admits a key, but does not tell which worker it belongs to. */
-function workerIn({ pathname, username, password, search }: URL): string {
-  if (username !== '' || password !== '' || search !== '')
-    throw wrongAddress('must have no user, password or query', 'put the key into a file');
-  const worker = pathname.slice(1);
-  if (workerPattern.test(worker)) return worker;
-  throw wrongAddress('must end with the name of the worker', 'write it after the port: nats://host:4222/worker-1');
-}
-
-const wrongAddress = (what: string, hint: string): HostError =>
+const wrongAddress = (what: string, hint = 'use the address that hostler up prints for workers'): HostError =>
   notExecuted('invalid_spec', `the address of the broker ${what}`, hint, { field: 'broker' });
