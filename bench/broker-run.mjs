@@ -65,27 +65,34 @@ const kinds = {
     const { Cancellation } = await import('../dist/kernel/cancel-signal.js');
     const clients = await Promise.all(
       key.split(',').map(async (each, at) => {
-        const client = { acked: [] };
-        const handlers = { reply: (id) => client.acked.push(id), progress() {}, manifestChanged() {} };
+        const client = { acked: [], calls: new Map() };
+        const heard = (message) => {
+          if (message.op === 'reply') client.acked.push(message.key);
+          if (message.op !== 'receipt' && message.op !== 'refused') return;
+          client.calls.get(message.key)(message.op === 'receipt');
+          client.calls.delete(message.key);
+        };
         const open = openWebSocketConnection({ url: address, key: each, clock: systemClock });
         client.connection = await open({
-          ...{ session: `bench-${process.pid}-${at}`, handlers, signal: new Cancellation() },
+          ...{ session: `bench-${process.pid}-${at}`, heard, signal: new Cancellation() },
         });
         return client;
       }),
     );
     const flush = setInterval(() => {
       for (const client of clients)
-        while (client.acked.length > 0) client.connection.acknowledge(client.acked.splice(0, 256));
+        while (client.acked.length > 0) client.connection.send({ op: 'ack', keys: client.acked.splice(0, 256) });
     }, 2);
     const args = Buffer.from(payload);
     const none = { sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined };
     let number = 0;
     await load(async (lane) => {
-      const { connection } = clients[lane % clients.length];
+      const { connection, calls } = clients[lane % clients.length];
       const call = { key: `b${process.pid}-${number++}`, deadlineMs: 60_000, server: 'echo', tool: 'echo', args };
       // A worker may have 256 calls that are not acknowledged.
-      await connection.call({ ...none, ...call, trace: undefined }).catch(() => sleep(1));
+      const isReceived = new Promise((resolve) => void calls.set(call.key, resolve));
+      connection.send({ op: 'call', ...none, ...call, trace: undefined });
+      if (!(await isReceived)) await sleep(1);
     }, clients.length * concurrency);
     clearInterval(flush);
     for (const { connection } of clients) await connection.close();

@@ -1,27 +1,13 @@
 /** A transport within the process: both sides of the protocol without bytes, with simulated network faults. */
-import type { AskedCalls, CallRequest, HostMessage, WorkerMessage } from '../../src/broker/protocol/messages.js';
+import type { HostMessage, WorkerMessage } from '../../src/broker/protocol/messages.js';
 import type {
   ServiceHandlers,
   WorkerIdentity,
   WorkerSession,
   WorkerTransport,
 } from '../../src/broker/service/transport.js';
-import type {
-  ConnectionHandlers,
-  OpenConnection,
-  OpenConnectionOptions,
-  Receipt,
-  WorkerConnection,
-} from '../../src/broker/worker/connection.js';
+import type { OpenConnection, OpenConnectionOptions, WorkerConnection } from '../../src/broker/worker/connection.js';
 import { HostError } from '../../src/kernel/errors.js';
-import { newId } from '../../src/kernel/random.js';
-
-type Answer<Op> = Extract<HostMessage, { op: Op }>;
-
-interface Waiter {
-  readonly resolve: (answer: HostMessage) => void;
-  readonly reject: (error: HostError) => void;
-}
 
 const closedError = (): HostError =>
   new HostError('transport', 'the connection to the broker was lost', { reason: 'closed', execution: 'uncertain' });
@@ -88,7 +74,7 @@ export class MemoryTransport implements WorkerTransport {
     return this.#isStopping;
   }
 
-  #connect(identity: WorkerIdentity, { session: id, handlers }: OpenConnectionOptions): MemoryConnection {
+  #connect(identity: WorkerIdentity, { session: id, heard }: OpenConnectionOptions): MemoryConnection {
     const place = `${identity.name} ${id}`;
     this.current.get(place)?.end(new HostError('transport', 'replaced', { reason: 'replaced' }));
     const hostSession: WorkerSession = {
@@ -96,7 +82,7 @@ export class MemoryTransport implements WorkerTransport {
       identity: () => (this.revoked.has(identity.name) ? undefined : identity),
       send: (message) => this.current.get(place)?.deliver(message) ?? false,
     };
-    const connection = new MemoryConnection(this, place, identity, hostSession, handlers);
+    const connection = new MemoryConnection(this, place, identity, hostSession, heard);
     this.current.set(place, connection);
     this.opened.push(connection);
     this.handlers.connected(hostSession);
@@ -111,9 +97,9 @@ export class MemoryConnection implements WorkerConnection {
   readonly storeId: string;
   readonly #transport: MemoryTransport;
   readonly #place: string;
-  readonly #handlers: ConnectionHandlers;
-  /** By key or id. */
-  readonly #pending = new Map<string, Waiter>();
+  readonly #heard: (message: HostMessage) => void;
+  readonly answerMs = 10_000;
+  isUnread = false;
   #isOver = false;
   #settleClosed: (error: HostError | undefined) => void = () => {};
 
@@ -122,13 +108,13 @@ export class MemoryConnection implements WorkerConnection {
     place: string,
     identity: WorkerIdentity,
     hostSession: WorkerSession,
-    handlers: ConnectionHandlers,
+    heard: (message: HostMessage) => void,
   ) {
     this.#transport = transport;
     this.#place = place;
     this.identity = identity;
     this.hostSession = hostSession;
-    this.#handlers = handlers;
+    this.#heard = heard;
     this.storeId = transport.storeId;
     this.closed = new Promise((resolve) => {
       this.#settleClosed = resolve;
@@ -143,28 +129,11 @@ export class MemoryConnection implements WorkerConnection {
     return this.identity.role;
   }
 
-  async call(request: CallRequest): Promise<Receipt> {
-    const { owner } = (await this.#request(request.key, { op: 'call', ...request })) as Answer<'receipt'>;
-    return { owner, storeId: this.#transport.storeId };
-  }
-
-  async ask(keys: readonly string[]): Promise<AskedCalls> {
-    const id = newId();
-    const { running, resend } = (await this.#request(id, { op: 'ask', id, keys })) as Answer<'asked'>;
-    return { running, resend };
-  }
-
-  async manifest(): Promise<Buffer> {
-    const id = newId();
-    return ((await this.#request(id, { op: 'manifest', id })) as Answer<'manifest'>).body;
-  }
-
-  cancel(key: string): void {
-    this.#send({ op: 'cancel', key });
-  }
-
-  acknowledge(keys: readonly string[]): void {
-    this.#send({ op: 'ack', keys });
+  send(message: WorkerMessage, sent?: () => void): boolean {
+    if (this.#isOver || (this.#transport.isStopping && message.op === 'call')) return false;
+    sent?.();
+    if (!this.#transport.isBlackHole) this.#transport.handlers.heard(this.hostSession, message);
+    return true;
   }
 
   async close(): Promise<void> {
@@ -175,7 +144,6 @@ export class MemoryConnection implements WorkerConnection {
   end(error: HostError | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    for (const { reject } of this.#pending.values()) reject(closedError());
     if (this.#transport.current.get(this.#place) === this) this.#transport.current.delete(this.#place);
     this.#transport.handlers.left(this.hostSession, error?.details.reason ?? 'closed');
     this.#settleClosed(error);
@@ -183,38 +151,10 @@ export class MemoryConnection implements WorkerConnection {
 
   deliver(message: HostMessage): boolean {
     if (this.#isOver || (message.op === 'reply' && this.#transport.losesReplies)) return false;
-    if (message.op === 'receipt' || message.op === 'refused') this.#answered(message.key, message);
-    else if (message.op === 'asked' || message.op === 'manifest') this.#answered(message.id, message);
-    else queueMicrotask(() => this.#pass(message));
-    return true;
-  }
-
-  #answered(id: string, message: HostMessage): void {
-    if (message.op === 'receipt' && this.#transport.losesReceipts) return;
-    const waiter = this.#pending.get(id);
-    this.#pending.delete(id);
-    if (message.op === 'refused') waiter?.reject(message.error);
-    else waiter?.resolve(message);
-  }
-
-  #pass(message: HostMessage): void {
-    if (this.#isOver) return;
-    if (message.op === 'reply') this.#handlers.reply(message.key, message.body);
-    else if (message.op === 'progress') this.#handlers.progress(message.key, message.params);
-    else if (message.op === 'manifest_changed') this.#handlers.manifestChanged(message.revision);
-  }
-
-  #send(message: WorkerMessage): void {
-    if (!this.#isOver && !this.#transport.isBlackHole) this.#transport.handlers.heard(this.hostSession, message);
-  }
-
-  #request(id: string, message: WorkerMessage): Promise<HostMessage> {
-    if (this.#isOver) return Promise.reject(closedError().with({ execution: 'not_executed' }));
-    if (this.#transport.isStopping)
-      return Promise.reject(new HostError('transport', 'the host is stopping', { execution: 'not_executed' }));
-    return new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject });
-      this.#send(message);
+    if (message.op === 'receipt' && this.#transport.losesReceipts) return true;
+    queueMicrotask(() => {
+      if (!this.#isOver) this.#heard(message);
     });
+    return true;
   }
 }

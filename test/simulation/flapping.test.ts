@@ -6,6 +6,7 @@ import { readdirSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import type { HostMessage } from '../../src/broker/protocol/messages.js';
 import { manifestBody, resultBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService } from '../../src/broker/service/broker-service.js';
 import type { WorkerSession } from '../../src/broker/service/transport.js';
@@ -188,20 +189,21 @@ test('AC-X3 ten thousand losses of its connection leave nothing in a worker, whi
 class MemoryConnections {
   cut: () => void = () => {};
 
-  readonly open: OpenConnection = async ({ handlers }) => {
+  readonly open: OpenConnection = async ({ heard }) => {
     const closed = new Promise<HostError | undefined>((resolve) => {
       this.cut = () => resolve(new HostError('transport', 'the connection to the broker was lost'));
     });
+    const answer = (message: HostMessage) => queueMicrotask(() => heard(message));
     return {
-      ...{ worker: 'ann', role: undefined, storeId: 'store', closed },
-      call: async ({ key }) => {
-        queueMicrotask(() => handlers.reply(key, resultBody(Buffer.from('{"content":[]}'), 'legacy')));
-        return { owner: 'host', storeId: 'store' };
+      ...{ worker: 'ann', role: undefined, storeId: 'store', closed, answerMs: 10_000, isUnread: false },
+      send: (message) => {
+        if (message.op === 'manifest') answer({ op: 'manifest', id: message.id, body: manifest });
+        if (message.op === 'ask') answer({ op: 'asked', id: message.id, running: [], resend: [] });
+        if (message.op !== 'call') return true;
+        answer({ op: 'receipt', key: message.key, owner: 'host', storeId: 'store' });
+        answer({ op: 'reply', key: message.key, body: resultBody(Buffer.from('{"content":[]}'), 'legacy') });
+        return true;
       },
-      ask: async () => ({ running: [], resend: [] }),
-      cancel: () => {},
-      acknowledge: () => {},
-      manifest: async () => manifest,
       close: async () => {},
     };
   };

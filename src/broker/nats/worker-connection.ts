@@ -1,14 +1,13 @@
 /**
  * The connection of a worker to hosts on NATS. Hosts answer on the subject of the session; nothing is stored for a worker.
- * Not here: matching answers with requests (worker/message-connection.ts), sending calls again (worker/).
+ * Not here: matching answers with requests, sending calls again (worker/).
  */
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { readHostMessage, type Welcome, type WorkerMessage, writeMessage } from '../protocol/messages.js';
-import type { OpenConnection, OpenConnectionOptions } from '../worker/connection.js';
-import { MessageConnection } from '../worker/message-connection.js';
+import { MessageConnection, type OpenConnection, type OpenConnectionOptions } from '../worker/connection.js';
 import { workerPublishSubject, workerSubscribeSubjects } from './names.js';
 import {
   bufferOf,
@@ -70,12 +69,10 @@ class NatsWorkerConnection extends MessageConnection {
     private readonly opening: OpenConnectionOptions,
     private readonly seen: Seen,
   ) {
-    super(clock, answerMs, opening.handlers);
+    super(answerMs, opening.heard);
     void nats.closed().then((error) => {
       this.#stopHello?.();
-      const lost = lostConnection(error || undefined);
-      const why = this.#refusal ?? (this.isClosing ? undefined : lost);
-      this.ended(why, lost.with({ code: 'transport', execution: 'uncertain' }));
+      this.ended(this.#refusal ?? (this.isClosing ? undefined : lostConnection(error || undefined)));
     });
     const callback = (error: Error | null, { data }: { data: Uint8Array }) => {
       try {
@@ -106,13 +103,16 @@ class NatsWorkerConnection extends MessageConnection {
     }
   }
 
-  protected override send(message: WorkerMessage, sent?: () => void): void {
-    sent?.();
+  override send(message: WorkerMessage, sent?: () => void): boolean {
+    const bytes = joinedParts(writeMessage(message));
     try {
-      this.nats.publish(workerPublishSubject(message.op, this.opening.session), joinedParts(writeMessage(message)));
+      this.nats.publish(workerPublishSubject(message.op, this.opening.session), bytes);
     } catch {
       // The connection has ended.
+      return false;
     }
+    sent?.();
+    return true;
   }
 
   protected override async disconnect(): Promise<void> {

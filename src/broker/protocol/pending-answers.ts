@@ -5,7 +5,7 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 
 interface Waiter<Answer> {
-  cancelTimer: Cancel;
+  readonly cancelTimer: Cancel;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: Error) => void;
 }
@@ -19,22 +19,11 @@ export class PendingAnswers<Answer> {
     private readonly late: () => Error,
   ) {}
 
-  /** `isSent`: false if `sent` will be called. */
-  wait(id: string, isSent = true): Promise<Answer> {
+  wait(id: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      // A call may be sent again over the same connection. Its answer then goes to the later sending.
-      this.#expire(id);
-      this.#waiters.set(id, { cancelTimer: () => {}, resolve, reject });
-      if (isSent) this.sent(id);
+      const cancelTimer = this.clock.at(this.clock.nowMs() + this.limitMs, () => this.reject(id, this.late()));
+      this.#waiters.set(id, { cancelTimer, resolve, reject });
     });
-  }
-
-  /** The request has left. */
-  sent(id: string): void {
-    const waiter = this.#waiters.get(id);
-    if (!waiter) return;
-    waiter.cancelTimer();
-    waiter.cancelTimer = this.clock.at(this.clock.nowMs() + this.limitMs, () => this.#expire(id));
   }
 
   resolve(id: string, answer: Answer): void {
@@ -47,10 +36,6 @@ export class PendingAnswers<Answer> {
 
   rejectAll(error: Error): void {
     for (const id of [...this.#waiters.keys()]) this.reject(id, error);
-  }
-
-  #expire(id: string): void {
-    this.#take(id)?.reject(this.late());
   }
 
   #take(id: string): Waiter<Answer> | undefined {

@@ -55,7 +55,10 @@ export function closeError(reason: string, text: string): HostError {
       });
     }
     default:
-      return lostConnection(reason);
+      return new HostError('transport', 'the connection to the broker was lost', {
+        reason,
+        hint: 'the worker connects again by itself',
+      });
   }
 }
 
@@ -63,9 +66,3 @@ function refusedKey(message: string, reason: string): HostError {
   const hint = 'make a key with hostler key add on the host, and give its file to this worker';
   return notExecuted('unauthenticated', message, hint, { reason });
 }
-
-export const lostConnection = (reason: string): HostError =>
-  new HostError('transport', 'the connection to the broker was lost', {
-    reason,
-    hint: 'the worker connects again by itself',
-  });

@@ -1,6 +1,6 @@
 /**
  * A worker's connection to a host over WebSocket.
- * Not here: matching answers with requests (worker/message-connection.ts), connecting again (worker/).
+ * Not here: matching answers with requests, connecting again (worker/).
  *
  * Invariant: a call without an answer counts as not executed only if the host closed the connection and had not read the call.
  */
@@ -11,9 +11,8 @@ import { deferred } from '../../kernel/deferred.js';
 import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { readHostMessage, type WorkerMessage, writeMessage } from '../protocol/messages.js';
-import type { ConnectionHandlers, OpenConnection } from '../worker/connection.js';
-import { MessageConnection } from '../worker/message-connection.js';
-import { closeError, lostConnection } from './close-reasons.js';
+import { MessageConnection, type OpenConnection, type OpenConnectionOptions } from '../worker/connection.js';
+import { closeError } from './close-reasons.js';
 import { cancelledConnect, networkError, statusError, timeoutError } from './connect.js';
 import { FrameSocket, socketOptions } from './frame-socket.js';
 import { answerMs } from './limits.js';
@@ -31,7 +30,7 @@ const connectMs = 10_000;
 export function openWebSocketConnection(options: WebSocketConnectionOptions): OpenConnection {
   const { key, clock } = options;
   const url = new URL(options.url);
-  return async ({ session, handlers, signal }) => {
+  return async ({ session, heard, signal }) => {
     if (signal.aborted) throw cancelledConnect();
     const { promise, resolve, reject } = deferred<SocketConnection>();
     const socket = new WebSocket(url, { ...socketOptions, followRedirects: false });
@@ -50,7 +49,7 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
     socket.on('error', (cause: Error & { code?: string }) => reject(networkError(url, cause)));
     socket.once('upgrade', ({ socket: below }) => {
       socket.once('open', () => {
-        const connection = new SocketConnection(socket, below, clock, handlers);
+        const connection = new SocketConnection(socket, below, clock, heard);
         connection.hello({ op: 'hello', key, session }).then(() => resolve(connection), reject);
       });
     });
@@ -69,8 +68,8 @@ class SocketConnection extends MessageConnection {
   /** Why this side gave the connection up. */
   #ownError: HostError | undefined;
 
-  constructor(socket: WebSocket, below: Duplex, clock: Clock, handlers: ConnectionHandlers) {
-    super(clock, answerMs, handlers);
+  constructor(socket: WebSocket, below: Duplex, clock: Clock, heard: OpenConnectionOptions['heard']) {
+    super(answerMs, heard);
     this.#socket = new FrameSocket(socket, below, clock, {
       frame: (bytes) => this.#frame(bytes),
       ended: (reason, text) => this.#ended(reason, text),
@@ -83,8 +82,9 @@ class SocketConnection extends MessageConnection {
     return this.#admitted.promise;
   }
 
-  protected override send(message: WorkerMessage, sent?: () => void): void {
-    this.#socket.send(joinedParts(writeMessage(message)), sent);
+  override send(message: WorkerMessage, sent?: () => void): boolean {
+    if (!this.isClosing) this.#socket.send(joinedParts(writeMessage(message)), sent);
+    return !this.isClosing;
   }
 
   protected override async disconnect(): Promise<void> {
@@ -108,10 +108,10 @@ class SocketConnection extends MessageConnection {
 
   #ended(reason: string, text: string): void {
     // A host that goes away has answered every call that it read.
-    const execution = reason === 'going_away' ? 'not_executed' : 'uncertain';
+    this.isUnread = reason === 'going_away';
     const error = this.#ownError ?? closeError(reason, text);
     this.#admitted.reject(error);
-    this.ended(this.isClosing ? undefined : error, lostConnection(reason).with({ execution }));
+    this.ended(this.isClosing ? undefined : error);
   }
 }
 

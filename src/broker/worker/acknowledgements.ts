@@ -42,7 +42,7 @@ export class Acknowledgements {
     const keys = [...this.#waiting];
     this.#waiting.clear();
     for (const key of keys) setBounded(this.#sent, key, true, acksMax);
-    for (const some of partsOf(keys, acksPerMessage)) this.#connection.acknowledge(some);
+    for (const some of partsOf(keys, acksPerMessage)) this.#connection.send({ op: 'ack', keys: some });
   }
 }
 

@@ -6,13 +6,25 @@ import { requestDigest } from '../protocol/messages.js';
 import { errorBody, resultBody } from '../protocol/reply-body.js';
 import type { NewCall } from './call-table.js';
 import { CallTable } from './call-table.js';
+import type { WorkerConnection } from './connection.js';
 
 const result = (text: string): Buffer => resultBody(Buffer.from(`{"text":"${text}"}`), 'legacy');
+
+class TestedTable extends CallTable {
+  override use(connection: WorkerConnection | undefined): void {
+    if (connection instanceof FakeConnection) connection.heard = (message) => this.heard(message);
+    super.use(connection);
+  }
+
+  replied(key: string, body: Buffer, digest?: string): void {
+    this.heard({ op: 'reply', key, body, digest });
+  }
+}
 
 function rig(options: { connectionWaitMs?: number } = {}) {
   const clock = new FakeClock();
   let staleCount = 0;
-  const table = new CallTable({
+  const table = new TestedTable({
     clock,
     connectionWaitMs: options.connectionWaitMs,
     stale: () => {
@@ -97,12 +109,10 @@ test('a call without a receipt is sent again over the next connection, with the 
   table.use(first);
   start('k1');
   table.use(undefined);
-  first.last('k1').fail(lost('uncertain'));
   await settle();
   await clock.advanceAsync(200);
   table.use(second);
   table.use(undefined);
-  second.last('k1').fail(lost());
   await settle();
   table.use(third);
   expect(second.requests).toMatchObject([{ sentBefore: { storeId: 'a', hasReceipt: false }, deadlineMs: 59_800 }]);
@@ -115,9 +125,8 @@ test('a sending that certainly did not arrive counts as none', async () => {
   table.use(first);
   start('k1');
   start('k2', 3_000);
+  first.isUnread = true;
   table.use(undefined);
-  first.last('k1').fail(lost('not_executed'));
-  first.last('k2').fail(lost('not_executed'));
   await clock.advanceAsync(3_000);
   expect(outcomes).toEqual({ k2: 'timeout not_executed' });
   table.use(second);
@@ -159,10 +168,9 @@ test('a call that the host does not know is sent again, and says that it has a r
   expect(next.requests).toMatchObject([{ key: 'k1', sentBefore: { storeId: 'store-1', hasReceipt: true } }]);
 });
 
-test('an ask that fails is repeated, and nothing is sent', async () => {
+test('an ask without an answer is repeated, and nothing is sent', async () => {
   const { connection, clock } = await received();
   await clock.advanceAsync(5_000);
-  connection.asked[0]?.fail(lost());
   await clock.advanceAsync(5_000);
   expect(connection.asked).toHaveLength(2);
   expect(connection.requests).toHaveLength(1);
@@ -204,7 +212,6 @@ test('a refusal of a call that may have arrived before is not final: it is sent 
   table.use(first);
   start('k1', 10_000);
   table.use(undefined);
-  first.last('k1').fail(lost());
   await settle();
   table.use(second);
   second.last('k1').fail(new HostError('overloaded', 'full', { retryAfterMs: 3_000 }));
@@ -221,18 +228,60 @@ test('a refusal of a call that may have arrived before is not final: it is sent 
   expect(second.cancelled).toEqual(['k1']);
 });
 
-test('AC-BR9 a sending without a receipt is repeated after 1 s over the same connection', async () => {
-  const { table, settle, start, clock, outcomes } = rig();
+test('AC-BR9 a sending without a receipt for 10 s is repeated after 1 s over the same connection', async () => {
+  const { table, start, clock, outcomes } = rig();
   const connection = new FakeConnection();
   table.use(connection);
   start('k1');
-  connection.last('k1').fail(lost('uncertain'));
-  await settle();
-  await clock.advanceAsync(1_000);
+  await clock.advanceAsync(10_999);
+  expect(connection.requests).toHaveLength(1);
+  await clock.advanceAsync(1);
   expect(connection.requests).toHaveLength(2);
   expect(connection.last('k1').request.sentBefore).toEqual({ storeId: 'store-1', hasReceipt: false });
   table.replied('k1', result('once'));
   expect(outcomes).toEqual({ k1: '{"text":"once"}' });
+});
+
+test('the 10 s for a receipt begin when the call has left: over a slow network it would be sent again and again', async () => {
+  const { table, start, clock } = rig();
+  const connection = new FakeConnection();
+  connection.isSlow = true;
+  table.use(connection);
+  start('k1');
+  await clock.advanceAsync(30_000);
+  expect(connection.requests).toHaveLength(1);
+  connection.last('k1').leave();
+  await clock.advanceAsync(10_999);
+  expect(connection.requests).toHaveLength(1);
+  await clock.advanceAsync(1);
+  expect(connection.requests).toHaveLength(2);
+});
+
+test('a host that refuses because it stops, or begins to serve, gets the call again', async () => {
+  const { table, start, clock } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  start('k1');
+  connection.last('k1').fail(lost('not_executed'));
+  await clock.advanceAsync(1_000);
+  table.heard({ op: 'serving' });
+  await clock.advanceAsync(0);
+  const sentBefore = { storeId: 'store-1', hasReceipt: false };
+  expect(connection.requests).toMatchObject([{ sentBefore: undefined }, { sentBefore: undefined }, { sentBefore }]);
+});
+
+test('a call that an ended connection did not take was never sent', async () => {
+  const { table, start, outcomes } = rig();
+  const [first, second] = [new FakeConnection('a'), new FakeConnection('b')];
+  table.use(first);
+  first.isOver = true;
+  start('k1');
+  table.use(second);
+  expect(second.requests).toMatchObject([{ key: 'k1', sentBefore: undefined }]);
+  first.isOver = true;
+  second.isOver = true;
+  start('k2')();
+  expect(outcomes).toEqual({ k2: 'cancelled not_executed' });
 });
 
 test('AC-BR11 a call past its deadline is cancelled, and its late reply is acknowledged and dropped', async () => {
@@ -373,7 +422,6 @@ test('the id of the first store stays with a call over all stores that it is sen
     table.use(store);
     if (store.storeId === 'a') start('k1');
     table.use(undefined);
-    store.last('k1').fail(lost());
     await settle();
   }
   const claims = stores.map((store) => store.requests[0]?.sentBefore?.storeId);

@@ -9,10 +9,10 @@
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
+import type { Execution, HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { type CallRequest, requestDigest } from '../protocol/messages.js';
+import { type AskedCalls, type CallRequest, type HostMessage, requestDigest } from '../protocol/messages.js';
 import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
 import { Acknowledgements, partsOf } from './acknowledgements.js';
 import {
@@ -44,8 +44,8 @@ export interface OpenCall {
   /** Id of the store to which the call was first sent; undefined: no sending can have arrived. */
   firstStoreId: string | undefined;
   hasReceipt: boolean;
-  /** The connection over which the call is being sent. */
-  sendingOver: WorkerConnection | undefined;
+  /** The sending that has no answer yet: the only one so far, or a later one. */
+  sending: 'only' | 'later' | undefined;
   cancelTimer: Cancel | undefined;
 }
 
@@ -65,7 +65,7 @@ const isReplyTo = ({ call }: OpenCall, digest: string | undefined): boolean =>
 const isSameCall = (one: NewCall, other: NewCall): boolean =>
   one.server === other.server && one.tool === other.tool && one.args.equals(other.args);
 
-const unsent = { firstStoreId: undefined, hasReceipt: false, sendingOver: undefined, cancelTimer: undefined };
+const unsent = { firstStoreId: undefined, hasReceipt: false, sending: undefined, cancelTimer: undefined };
 
 const callsMax = 1_024;
 const callBytesMax = 64 * 1024 * 1024;
@@ -94,6 +94,8 @@ export class CallTable {
   /** Cancelled calls that may have arrived, with their deadlines. A host may miss a cancel, so it is repeated until a reply comes. */
   readonly #cancels = new Map<string, number>();
   readonly #acks: Acknowledgements;
+  /** Keys of the `ask` messages without an answer, by id. */
+  readonly #questions = new Map<string, readonly string[]>();
   #cancelAsk: Cancel | undefined;
   #connection: WorkerConnection | undefined;
   #reserved = 0;
@@ -137,38 +139,33 @@ export class CallTable {
 
   /** Calls without a receipt are sent again over the new connection; calls with one are asked for. */
   use(connection: WorkerConnection | undefined): void {
-    if (this.#connection === connection) return;
+    const before = this.#connection;
+    if (before === connection) return;
     this.#connection = connection;
+    for (const open of this.#calls.values()) if (open.sending) this.#unanswered(open, before?.isUnread);
     this.#acks.use(connection);
     this.#askAll();
     for (const open of [...this.#calls.values()]) if (!open.hasReceipt) this.#send(open);
   }
 
-  replied(key: string, body: Buffer, digest?: string): void {
-    this.#acks.add(key);
-    this.#cancels.delete(key);
-    const open = this.#calls.get(key);
-    if (!open || !isReplyTo(open, digest)) {
-      this.#droppedReplies++;
-      return;
-    }
-    try {
-      const reply = readReplyBody(body);
-      if (reply.kind === 'result') this.#end(open, reply);
-      else if (isHandedBack(reply.error) && !open.call.isCallersKey) this.#startAgain(open);
-      else this.#fail(open, reply.error);
-    } catch (error) {
-      this.#end(open, error as HostError);
-    }
-  }
-
-  progress(key: string, params: Buffer): void {
-    for (const { onProgress } of [...(this.#calls.get(key)?.waiters.keys() ?? [])]) {
-      try {
-        onProgress?.(params);
-      } catch {
-        // An error of a listener must not end the call.
-      }
+  /** A message of the connection in use. */
+  heard(message: HostMessage): void {
+    switch (message.op) {
+      case 'receipt':
+        return this.#received(message.key);
+      case 'refused':
+        return this.#refused(message.key, message.error);
+      case 'asked':
+        return this.#asked(message.id, message);
+      case 'reply':
+        return this.#replied(message.key, message.body, message.digest);
+      case 'progress':
+        return this.#progressed(message.key, message.params);
+      case 'serving':
+        for (const open of this.#calls.values()) if (open.sending) this.#unanswered(open, false, 0);
+        return;
+      default:
+        return undefined;
     }
   }
 
@@ -201,38 +198,79 @@ export class CallTable {
       return;
     }
     const deadlineMs = Math.floor(latestDeadline(open) - clock.nowMs());
-    if (open.sendingOver === connection || deadlineMs <= 0) return;
+    if (open.sending || deadlineMs <= 0) return;
     this.#clearTimer(open);
     if (isFirst && this.#sent >= sentMax) return void this.#queue.add(open);
     this.#queue.delete(open);
     if (isFirst) this.#sent++;
     open.firstStoreId ??= connection.storeId;
-    open.sendingOver = connection;
+    open.sending = isFirst ? 'only' : 'later';
     const sentBefore = isFirst ? undefined : { storeId: firstStoreId, hasReceipt };
-    connection.call({ ...call, deadlineMs, sentBefore }).then(
-      () => this.#received(open, connection),
-      (error) => this.#notReceived(open, connection, isFirst, error),
-    );
+    const sent = () => {
+      if (open.sending && this.#connection === connection)
+        this.#setTimer(open, connection.answerMs, () => this.#unanswered(open));
+    };
+    try {
+      const isSent = connection.send({ op: 'call', ...call, deadlineMs, sentBefore }, sent);
+      if (!isSent) this.#unanswered(open, true);
+    } catch (error) {
+      this.#end(open, error as HostError);
+    }
   }
 
-  #received(open: OpenCall, connection: WorkerConnection): void {
-    if (!this.#isOpen(open) || open.sendingOver !== connection) return;
-    open.sendingOver = undefined;
+  #received(key: string): void {
+    const open = this.#calls.get(key);
+    if (!open?.sending) return;
+    this.#clearTimer(open);
+    open.sending = undefined;
     open.hasReceipt = true;
     this.#askLater();
   }
 
-  #notReceived(open: OpenCall, connection: WorkerConnection, isOnly: boolean, error: unknown): void {
-    if (!this.#isOpen(open) || open.sendingOver !== connection) return;
-    open.sendingOver = undefined;
-    if (!isHostError(error)) return this.#end(open, error as HostError);
+  #refused(key: string, error: HostError): void {
+    const open = this.#calls.get(key);
+    if (!open?.sending) return;
     const { code, details } = error;
-    if (code !== 'transport' && isOnly) return this.#fail(open, error);
-    if (isOnly && details.execution === 'not_executed') {
+    if (code !== 'transport' && open.sending === 'only') return this.#fail(open, error);
+    this.#unanswered(open, details.execution === 'not_executed', details.retryAfterMs);
+  }
+
+  /** Sends the call again in a while. `isUnread`: no host has read this sending. */
+  #unanswered(open: OpenCall, isUnread = false, delayMs = resendMs): void {
+    if (open.sending === 'only' && isUnread) {
       open.firstStoreId = undefined;
       this.#sent--;
     }
-    this.#setTimer(open, details.retryAfterMs ?? resendMs, () => this.#send(open));
+    open.sending = undefined;
+    this.#setTimer(open, delayMs, () => this.#send(open));
+  }
+
+  #replied(key: string, body: Buffer, digest: string | undefined): void {
+    this.#acks.add(key);
+    this.#cancels.delete(key);
+    const open = this.#calls.get(key);
+    if (!open || !isReplyTo(open, digest)) {
+      this.#droppedReplies++;
+      return;
+    }
+    try {
+      const reply = readReplyBody(body);
+      if (reply.kind === 'result') this.#end(open, reply);
+      else if (isHandedBack(reply.error) && !open.call.isCallersKey) this.#startAgain(open);
+      else this.#fail(open, reply.error);
+    } catch (error) {
+      this.#end(open, error as HostError);
+    }
+  }
+
+  #progressed(key: string, params: Buffer): void {
+    for (const { onProgress } of [...(this.#calls.get(key)?.waiters.keys() ?? [])]) {
+      try {
+        onProgress?.(params);
+      } catch {
+        // An error of a listener must not end the call.
+      }
+    }
   }
 
   #setTimer(open: OpenCall, delayMs: number, run: () => void): void {
@@ -253,11 +291,11 @@ export class CallTable {
   #askAll(): void {
     this.#cancelAsk?.();
     this.#cancelAsk = undefined;
-    const connection = this.#connection;
-    if (!connection) return;
-    this.#cancelAgain(connection);
+    this.#questions.clear();
+    if (!this.#connection) return;
+    this.#cancelAgain();
     const keys = [...this.#calls.keys()].filter((key) => this.#isWaiting(key));
-    for (const some of partsOf(keys, brokerLimits.keysPerMessage)) void this.#ask(some, connection);
+    for (const some of partsOf(keys, brokerLimits.keysPerMessage)) this.#ask(some);
     if (keys.length + this.#cancels.size > 0) this.#askLater();
   }
 
@@ -266,28 +304,31 @@ export class CallTable {
     if (this.#connection) this.#cancelAsk ??= clock.at(clock.nowMs() + askMs, () => this.#askAll());
   }
 
-  async #ask(keys: readonly string[], connection: WorkerConnection): Promise<void> {
-    try {
-      const { running, resend } = await connection.ask(keys);
-      if (this.#connection !== connection) return;
-      const isOpen = new Set([...running, ...resend]);
-      for (const key of resend) {
-        const open = this.#calls.get(key);
-        if (open && this.#isWaiting(key)) this.#send(open);
-      }
-      // The host sent replies with this answer. It may hold more back until this worker has read some.
-      const left = keys.filter((key) => this.#isWaiting(key));
-      const wasAnswered = keys.some((key) => !isOpen.has(key) && !this.#isWaiting(key));
-      if (wasAnswered && left.length > 0) await this.#ask(left, connection);
-    } catch {
-      // Asked again in a while.
+  #ask(keys: readonly string[]): void {
+    const id = newId();
+    this.#questions.set(id, keys);
+    this.#connection?.send({ op: 'ask', id, keys });
+  }
+
+  #asked(id: string, { running, resend }: AskedCalls): void {
+    const keys = this.#questions.get(id);
+    if (!keys) return;
+    this.#questions.delete(id);
+    for (const key of resend) {
+      const open = this.#calls.get(key);
+      if (open && this.#isWaiting(key)) this.#send(open);
     }
+    const isOpen = new Set([...running, ...resend]);
+    // The host sent replies with this answer. It may hold more back until this worker has read some.
+    const left = keys.filter((key) => this.#isWaiting(key));
+    const wasAnswered = keys.some((key) => !isOpen.has(key) && !this.#isWaiting(key));
+    if (wasAnswered && left.length > 0) this.#ask(left);
   }
 
   /** The call has a receipt, and is not about to be sent again. */
   #isWaiting(key: string): boolean {
-    const { hasReceipt, sendingOver, cancelTimer } = this.#calls.get(key) ?? unsent;
-    return hasReceipt && sendingOver === undefined && cancelTimer === undefined;
+    const { hasReceipt, sending, cancelTimer } = this.#calls.get(key) ?? unsent;
+    return hasReceipt && sending === undefined && cancelTimer === undefined;
   }
 
   /** One caller gives up. With the last one the call is cancelled. */
@@ -306,15 +347,15 @@ export class CallTable {
 
   #cancelAtHost({ call, firstStoreId }: OpenCall, untilMs: number): void {
     if (firstStoreId === undefined) return;
-    this.#connection?.cancel(call.key);
+    this.#connection?.send({ op: 'cancel', key: call.key });
     if (this.#cancels.size < cancelsMax) this.#cancels.set(call.key, untilMs);
     this.#askLater();
   }
 
-  #cancelAgain(connection: WorkerConnection): void {
+  #cancelAgain(): void {
     const nowMs = this.#parts.clock.nowMs();
     for (const [key, untilMs] of this.#cancels) {
-      if (untilMs > nowMs) connection.cancel(key);
+      if (untilMs > nowMs) this.#connection?.send({ op: 'cancel', key });
       else this.#cancels.delete(key);
     }
   }
@@ -352,9 +393,5 @@ export class CallTable {
     Object.assign(open, unsent, { call: { ...open.call, key: newId() } });
     this.#calls.set(open.call.key, open);
     this.#setTimer(open, resendMs, () => this.#send(open));
-  }
-
-  #isOpen(open: OpenCall): boolean {
-    return this.#calls.get(open.call.key) === open;
   }
 }

@@ -9,8 +9,9 @@ import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type HostError, isHostError, notExecuted, withoutStack } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
+import type { HostMessage } from '../protocol/messages.js';
 import type { Manifest } from '../protocol/reply-body.js';
-import type { ConnectionHandlers, OpenConnection, WorkerConnection } from './connection.js';
+import type { OpenConnection, WorkerConnection } from './connection.js';
 import { ManifestLearner } from './manifest-learner.js';
 import { goodMs, reconnectDelayMs, refusedDelayMs } from './reconnect-plan.js';
 
@@ -39,7 +40,8 @@ export interface ConnectionKeeperParts {
   readonly random: Random;
   /** The manifest of an earlier run. */
   readonly manifest: Manifest | undefined;
-  readonly handlers: Pick<ConnectionHandlers, 'reply' | 'progress'>;
+  /** Every message but those about the manifest. */
+  readonly heard: (message: HostMessage) => void;
   readonly connected: (connection: WorkerConnection) => void;
   /** The connection for calls from now on; undefined: there is none. */
   readonly use: (connection: WorkerConnection | undefined) => void;
@@ -112,16 +114,13 @@ export class ConnectionKeeper {
   }
 
   async #open(): Promise<WorkerConnection> {
-    const { open, clock, session, handlers } = this.#parts;
+    const { open, clock, session } = this.#parts;
     const signal = new Cancellation();
     const giveUp = () => signal.abort();
     const cancel = clock.at(clock.nowMs() + openMs, giveUp);
     this.#stop.addEventListener('abort', giveUp);
-    const manifestChanged = (revision: string) => {
-      if (revision !== this.#status.manifest?.revision) this.stale();
-    };
     try {
-      return await open({ session, handlers: { ...handlers, manifestChanged }, signal });
+      return await open({ session, heard: (message) => this.#heard(message), signal });
     } catch (error) {
       throw signal.aborted
         ? connectFailed(`the broker did not accept the connection within ${openMs / 1_000} s`)
@@ -130,6 +129,14 @@ export class ConnectionKeeper {
       cancel();
       this.#stop.removeEventListener('abort', giveUp);
     }
+  }
+
+  #heard(message: HostMessage): void {
+    if (message.op === 'manifest') return this.#learner?.heard(message.id, message.body);
+    if (message.op === 'serving')
+      this.#learner?.fail(connectFailed('a host began to serve after the question was sent'));
+    if (message.op !== 'manifest_changed') return this.#parts.heard(message);
+    if (message.revision !== this.#status.manifest?.revision) this.stale();
   }
 
   /** Returns why the connection ended. A known manifest is used at once, and learned anew meanwhile. */
@@ -144,8 +151,7 @@ export class ConnectionKeeper {
     this.#status.opened++;
     connected(connection);
     const learner = new ManifestLearner({
-      ...{ clock, random },
-      ask: () => connection.manifest(),
+      ...{ clock, random, connection },
       learned: (manifest, body) => this.#learned(connection, manifest, body),
       failed: (error) => this.#notLearned(asError(error)),
     });

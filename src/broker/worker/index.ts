@@ -2,7 +2,7 @@
 export type { Trace } from '../protocol/messages.js';
 export type { Manifest, ManifestTool } from '../protocol/reply-body.js';
 export { type ConnectOptions, type ConnectWorkerOptions, connect, connectWorker } from './connect-worker.js';
-export type { ConnectionHandlers, OpenConnection, WorkerConnection } from './connection.js';
+export type { OpenConnection, WorkerConnection } from './connection.js';
 export type { ConnectionState } from './connection-keeper.js';
 export type {
   RemoteCallOptions,

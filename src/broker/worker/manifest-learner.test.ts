@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import type { WorkerMessage } from '../protocol/messages.js';
 import { ManifestLearner } from './manifest-learner.js';
 
 let clock: FakeClock;
@@ -16,7 +17,14 @@ beforeEach(() => {
   [asked, learned, failed] = [[], [], []];
   learner = new ManifestLearner({
     ...{ clock, random: () => 0 },
-    ask: () => new Promise((resolve, reject) => void asked.push({ resolve, reject })),
+    connection: {
+      answerMs: 10_000,
+      send(message) {
+        const { id } = message as Extract<WorkerMessage, { op: 'manifest' }>;
+        asked.push({ resolve: (body) => learner.heard(id, body), reject: (error) => learner.fail(error) });
+        return true;
+      },
+    },
     learned: ({ revision }) => void learned.push(revision),
     failed: (error) => void failed.push(error),
   });
@@ -50,6 +58,16 @@ describe('a manifest that is wanted', () => {
     asked.at(-1)?.resolve(manifest('a'));
     await settle();
     expect(learned).toEqual(['a']);
+  });
+
+  test('is asked for again if no answer comes within 10 s', async () => {
+    learner.want();
+    await clock.advanceAsync(10_000);
+    expect(failed).toMatchObject([{ code: 'transport', details: { reason: 'no_answer' } }]);
+    await clock.advanceAsync(200);
+    asked[0]?.resolve(manifest('late'));
+    asked[1]?.resolve(manifest('b'));
+    expect([learned, asked.length]).toEqual([['b'], 2]);
   });
 
   test('is not asked for after the end, and a late answer is ignored', async () => {

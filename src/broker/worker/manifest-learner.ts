@@ -6,8 +6,11 @@
  * `end` nothing is asked.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { Random } from '../../kernel/random.js';
+import { type Deferred, deferred } from '../../kernel/deferred.js';
+import { HostError } from '../../kernel/errors.js';
+import { newId, type Random } from '../../kernel/random.js';
 import { type Manifest, readManifestBody } from '../protocol/reply-body.js';
+import type { WorkerConnection } from './connection.js';
 import { reconnectDelayMs } from './reconnect-plan.js';
 
 /** Time between two questions if changes follow each other. */
@@ -18,14 +21,16 @@ const freshMs = 5_000;
 export interface LearnerParts {
   readonly clock: Clock;
   readonly random: Random;
-  readonly ask: () => Promise<Buffer>;
+  readonly connection: Pick<WorkerConnection, 'send' | 'answerMs'>;
   readonly learned: (manifest: Manifest, body: Buffer) => void;
   readonly failed: (error: unknown) => void;
 }
 
 export class ManifestLearner {
-  #asking: Promise<void> | undefined;
-  #cancelNext: Cancel | undefined;
+  /** The question without an answer. */
+  #question: { readonly id: string; readonly isWanted: boolean; readonly over: Deferred } | undefined;
+  /** The end of the question, or the next one. */
+  #cancelTimer: Cancel | undefined;
   #isWanted = false;
   #isOver = false;
   #failures = 0;
@@ -36,55 +41,76 @@ export class ManifestLearner {
   /** Asks until a question that begins from now on is answered. */
   want(): void {
     this.#isWanted = true;
-    if (this.#asking === undefined && !this.#cancelNext) void this.#ask();
+    if (!this.#cancelTimer) this.#ask();
   }
 
   /**
    * For a call of a tool that the manifest does not have: asks once, or joins a question in flight, and resolves when it is answered. Resolves
    * at once if a question ended less than 5 s ago. Never rejects.
    */
-  look(): Promise<void> {
-    if (this.#asking !== undefined) return this.#asking;
-    if (this.#isOver || this.parts.clock.nowMs() - this.#endedAtMs < freshMs) return Promise.resolve();
-    return this.#ask();
+  async look(): Promise<void> {
+    const isFresh = this.parts.clock.nowMs() - this.#endedAtMs < freshMs;
+    if (!this.#question && !isFresh) this.#ask();
+    await this.#question?.over.promise;
+  }
+
+  heard(id: string, body: Buffer): void {
+    if (id !== this.#question?.id) return;
+    let manifest: Manifest;
+    try {
+      manifest = readManifestBody(body);
+    } catch (error) {
+      return this.fail(error);
+    }
+    this.#failures = 0;
+    this.#ended();
+    this.parts.learned(manifest, body);
+  }
+
+  /** The question will have no answer. */
+  fail(error: unknown): void {
+    if (!this.#question) return;
+    this.#failures++;
+    this.#isWanted ||= this.#question.isWanted;
+    this.#ended();
+    this.parts.failed(error);
   }
 
   end(): void {
     this.#isOver = true;
-    this.#cancelNext?.();
-    this.#cancelNext = undefined;
+    this.#cancelTimer?.();
+    this.#question?.over.resolve();
+    this.#question = undefined;
   }
 
-  #ask(): Promise<void> {
-    const { ask, learned, failed } = this.parts;
-    const wasWanted = this.#isWanted;
-    this.#isWanted = false;
-    this.#cancelNext?.();
-    this.#cancelNext = undefined;
-    const read = ask().then((body) => ({ body, manifest: readManifestBody(body) }));
-    this.#asking = read.then(
-      ({ manifest, body }) => {
-        this.#failures = 0;
-        this.#ended(() => learned(manifest, body));
-      },
-      (error) => {
-        this.#failures++;
-        this.#isWanted ||= wasWanted;
-        this.#ended(() => failed(error));
-      },
-    );
-    return this.#asking;
-  }
-
-  #ended(report: () => void): void {
-    const { clock, random } = this.parts;
-    this.#asking = undefined;
-    this.#endedAtMs = clock.nowMs();
+  #ask(): void {
     if (this.#isOver) return;
-    if (this.#isWanted) {
-      const delayMs = this.#failures === 0 ? paceMs : reconnectDelayMs(this.#failures, random);
-      this.#cancelNext = clock.at(clock.nowMs() + delayMs, () => void this.#ask());
-    }
-    report();
+    const { connection } = this.parts;
+    const id = newId();
+    this.#question = { id, isWanted: this.#isWanted, over: deferred() };
+    this.#isWanted = false;
+    this.#setTimer(connection.answerMs, () => this.fail(noAnswer(connection.answerMs)));
+    connection.send({ op: 'manifest', id });
+  }
+
+  #ended(): void {
+    this.#question?.over.resolve();
+    this.#question = undefined;
+    this.#endedAtMs = this.parts.clock.nowMs();
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    const delayMs = this.#failures === 0 ? paceMs : reconnectDelayMs(this.#failures, this.parts.random);
+    if (this.#isWanted) this.#setTimer(delayMs, () => this.#ask());
+  }
+
+  #setTimer(delayMs: number, run: () => void): void {
+    const { clock } = this.parts;
+    this.#cancelTimer?.();
+    this.#cancelTimer = clock.at(clock.nowMs() + delayMs, run);
   }
 }
+
+const noAnswer = (afterMs: number): HostError =>
+  new HostError('transport', `no host answered within ${afterMs / 1_000} s`, {
+    ...{ reason: 'no_answer', execution: 'uncertain', hint: 'the worker sends it again by itself' },
+  });

@@ -96,10 +96,7 @@ export class RemoteTools {
     this.#calls = new CallTable({ clock, connectionWaitMs, stale: () => this.#keeper.stale() });
     this.#keeper = new ConnectionKeeper({
       ...{ open, clock, random, session: newId(), manifest: this.#readFile() },
-      handlers: {
-        reply: (key, body, digest) => this.#calls.replied(key, body, digest),
-        progress: (key, params) => this.#calls.progress(key, params),
-      },
+      heard: (message) => this.#calls.heard(message),
       use: (connection) => this.#calls.use(connection),
       connected: ({ worker, role }) => {
         this.#identity = { worker, role };

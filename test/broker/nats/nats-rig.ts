@@ -9,12 +9,13 @@ import { openNatsConnection } from '../../../src/broker/nats/worker-connection.j
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
 import { BrokerService } from '../../../src/broker/service/broker-service.js';
 import type { Engine, WorkerTransport } from '../../../src/broker/service/transport.js';
-import type { OpenConnection, WorkerConnection } from '../../../src/broker/worker/connection.js';
+import type { OpenConnection } from '../../../src/broker/worker/connection.js';
 import type { KeyEntry } from '../../../src/config/keys.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { FakeUpstreams } from '../../fakes/fake-upstreams.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
+import { RequestConnection } from '../../fakes/request-connection.js';
 
 export const never = new Cancellation();
 export const epochOf = (worker: string): string => `e_${worker}`;
@@ -34,7 +35,7 @@ export interface RigHost {
 }
 
 export interface RigConnection {
-  readonly connection: WorkerConnection;
+  readonly connection: RequestConnection;
   readonly session: string;
   readonly replies: Map<string, string>;
   readonly progress: string[];
@@ -52,7 +53,7 @@ export const keysOf = (workers: readonly { name: string; nkey?: string; epoch?: 
 /** A server, and everything that was opened on it. */
 export class NatsStage {
   readonly hosts: RigHost[] = [];
-  readonly connections: WorkerConnection[] = [];
+  readonly connections: RequestConnection[] = [];
   readonly pairs = new Map<string, Pair>();
   readonly hostPair: Pair;
   readonly server: NatsServerFake;
@@ -123,7 +124,7 @@ export class NatsStage {
   async connect(worker: string, session = `s_${worker}`, open = this.opener(worker)): Promise<RigConnection> {
     const replies = new Map<string, string>();
     const [progress, revisions]: [string[], string[]] = [[], []];
-    const connection = await open({
+    const connection = await RequestConnection.open(open, {
       ...{ session, signal: never },
       handlers: {
         reply: (key, body) => void replies.set(key, body.toString()),

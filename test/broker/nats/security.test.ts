@@ -33,18 +33,16 @@ afterAll(async () => {
 });
 
 test('AC-BR3 a key that the server does not know is refused, and so is a connection without a key', async () => {
-  const handlers = { reply() {}, progress() {}, manifestChanged() {} };
   for (const key of [(await newUserPair()).seed, undefined, 'w1:w1']) {
     const open = openNatsConnection({ url: stage.server.url, key, clock: systemClock });
-    await expect(open({ session: 's', handlers, signal: never })).rejects.toMatchObject({ code: 'unauthenticated' });
+    await expect(open({ session: 's', heard() {}, signal: never })).rejects.toMatchObject({ code: 'unauthenticated' });
   }
 });
 
 test('AC-BR12 the key decides which worker this is; another name is refused', async () => {
-  const handlers = { reply() {}, progress() {}, manifestChanged() {} };
   const key = stage.pairs.get('w1')?.seed;
   const open = openNatsConnection({ url: stage.server.url, key, clock: systemClock, worker: 'w2' });
-  await expect(open({ session: 's', handlers, signal: never })).rejects.toMatchObject({
+  await expect(open({ session: 's', heard() {}, signal: never })).rejects.toMatchObject({
     code: 'denied',
     message: "the key belongs to worker 'w1', not to 'w2'",
   });

@@ -9,11 +9,11 @@ import {
   type WebSocketTransportOptions,
 } from '../../../src/broker/websocket/websocket-transport.js';
 import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
-import type { WorkerConnection } from '../../../src/broker/worker/connection.js';
 import { type KeyEntry, newKey } from '../../../src/config/keys.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { RecordingService, RecordingWorker, workerEntry } from '../../contract/broker/transports.js';
 import { eventually } from '../../eventually.js';
+import type { RequestConnection } from '../../fakes/request-connection.js';
 
 export const keys = { w1: newKey(), w2: newKey() };
 
@@ -29,7 +29,7 @@ export class SocketPlace {
   readonly identities: Identities;
   transport!: WebSocketTransport;
   readonly #sockets: (WebSocket | Socket)[] = [];
-  readonly #connections: WorkerConnection[] = [];
+  readonly #connections: RequestConnection[] = [];
 
   private constructor({ entry, clock = systemClock }: PlaceOptions) {
     const entries = [
@@ -62,7 +62,7 @@ export class SocketPlace {
     return this.events.flatMap((event) => (event.kind === 'turned_away' ? [event.reason] : []));
   }
 
-  async connect(worker = new RecordingWorker(), name: 'w1' | 'w2' = 'w1'): Promise<WorkerConnection> {
+  async connect(worker = new RecordingWorker(), name: 'w1' | 'w2' = 'w1'): Promise<RequestConnection> {
     const { url } = this.transport;
     const connection = await worker.connect(openWebSocketConnection({ url, key: keys[name], clock: systemClock }));
     this.#connections.push(connection);

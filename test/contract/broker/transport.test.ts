@@ -3,8 +3,8 @@
  */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { resultBody } from '../../../src/broker/protocol/reply-body.js';
-import type { WorkerConnection } from '../../../src/broker/worker/connection.js';
 import { HostError, isHostError } from '../../../src/kernel/errors.js';
+import type { RequestConnection } from '../../fakes/request-connection.js';
 import {
   RecordingService,
   RecordingWorker,
@@ -21,14 +21,14 @@ const arrives = (check: () => void) => vi.waitFor(check, { timeout: 10_000, inte
 
 describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_name, kind) => {
   let place: TransportPlace | undefined;
-  const opened: WorkerConnection[] = [];
+  const opened: RequestConnection[] = [];
 
   const start = async (): Promise<{ service: RecordingService; place: TransportPlace }> => {
     const fresh = new RecordingService();
     place = await kind.open(fresh);
     return { service: fresh, place };
   };
-  const connect = async (worker: RecordingWorker, name: 'w1' | 'w2' = 'w1'): Promise<WorkerConnection> => {
+  const connect = async (worker: RecordingWorker, name: 'w1' | 'w2' = 'w1'): Promise<RequestConnection> => {
     const connection = await worker.connect((place as TransportPlace).opener(name));
     opened.push(connection);
     return connection;

@@ -8,13 +8,14 @@ import type { CallRequest } from '../../../src/broker/protocol/messages.js';
 import type { ServiceHandlers, WorkerSession, WorkerTransport } from '../../../src/broker/service/transport.js';
 import { openWebSocketTransport } from '../../../src/broker/websocket/websocket-transport.js';
 import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
-import type { ConnectionHandlers, OpenConnection } from '../../../src/broker/worker/connection.js';
+import type { OpenConnection } from '../../../src/broker/worker/connection.js';
 import { digestOf, type KeyEntry, newKey } from '../../../src/config/keys.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
-import { systemClock } from '../../../src/kernel/clock.js';
+import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import { HostError } from '../../../src/kernel/errors.js';
 import { MemoryTransport } from '../../fakes/memory-transport.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
+import { type MessageHandlers, RequestConnection } from '../../fakes/request-connection.js';
 import { type IncomingCall, ScriptedHandlers } from '../../fakes/scripted-handlers.js';
 
 /** A started host side of a transport, and connections of its workers. */
@@ -170,14 +171,17 @@ export class RecordingService extends ScriptedHandlers {
 }
 
 /** Records the messages that a connection passes to its worker. */
-export class RecordingWorker implements ConnectionHandlers {
+export class RecordingWorker implements MessageHandlers {
   readonly replies: { readonly key: string; readonly body: string }[] = [];
   readonly progressed: { readonly key: string; readonly params: string }[] = [];
   readonly revisions: string[] = [];
   readonly session: string;
   readonly signal = new Cancellation();
 
-  constructor(session = `session-${Math.random().toString(36).slice(2)}`) {
+  constructor(
+    session = `session-${Math.random().toString(36).slice(2)}`,
+    private readonly clock: Clock = systemClock,
+  ) {
     this.session = session;
   }
   reply(key: string, body: Buffer): void {
@@ -190,7 +194,8 @@ export class RecordingWorker implements ConnectionHandlers {
     this.revisions.push(revision);
   }
   connect(open: OpenConnection) {
-    return open({ session: this.session, handlers: this, signal: this.signal });
+    const { session, signal, clock } = this;
+    return RequestConnection.open(open, { session, handlers: this, signal, clock });
   }
 }
 
