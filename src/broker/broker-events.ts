@@ -24,9 +24,9 @@ export type BrokerEvent =
   | { readonly kind: 'problem'; readonly error: unknown };
 
 export type TurnedAway =
-  | 'bad_hello'
+  | 'bad_session'
   | 'unknown_key'
-  | 'hello_timeout'
+  | 'upgrade_timeout'
   | 'too_many_connections'
   | 'wrong_host'
   | 'wrong_origin'

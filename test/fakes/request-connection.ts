@@ -46,7 +46,12 @@ export class RequestConnection {
 
   static async open(
     open: OpenConnection,
-    options: { readonly session: string; readonly signal: CancelSignal; readonly handlers: MessageHandlers; readonly clock?: Clock },
+    options: {
+      readonly session: string;
+      readonly signal: CancelSignal;
+      readonly handlers: MessageHandlers;
+      readonly clock?: Clock;
+    },
   ): Promise<RequestConnection> {
     const { session, signal, handlers, clock = systemClock } = options;
     const waiters = new Map<string, Waiter>();
@@ -62,7 +67,8 @@ export class RequestConnection {
       else if (message.op === 'reply') handlers.reply(message.key, message.body);
       else if (message.op === 'progress') handlers.progress(message.key, message.params);
       else if (message.op === 'manifest_changed') handlers.manifestChanged(message.revision);
-      else if (message.op === 'serving') connection?.failAll(new HostError('transport', 'a host began to serve', { retryAfterMs: 0 }));
+      else if (message.op === 'serving')
+        connection?.failAll(new HostError('transport', 'a host began to serve', { retryAfterMs: 0 }));
     };
     let connection: RequestConnection | undefined;
     connection = new RequestConnection(await open({ session, signal, heard }), waiters, clock);

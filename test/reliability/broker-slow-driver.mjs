@@ -61,7 +61,8 @@ class Place {
 
   /** A hand-written worker that can stop reading. */
   async openSlow() {
-    const socket = new WebSocket(`ws://127.0.0.1:${this.world.port}/broker`, { maxPayload: 8 << 20 });
+    const headers = { authorization: `Bearer ${this.world.keyOf('slow')}`, 'hostler-session': 'slow' };
+    const socket = new WebSocket(`ws://127.0.0.1:${this.world.port}/broker`, { maxPayload: 8 << 20, headers });
     socket.on('error', () => {});
     socket.on('close', (code) => {
       this.closedWith = code;
@@ -73,7 +74,6 @@ class Place {
       socket.send(JSON.stringify({ v: 1, op: 'ack', keys: [key] }));
     });
     await once(socket, 'open');
-    socket.send(JSON.stringify({ v: 1, op: 'hello', key: this.world.keyOf('slow'), session: 'slow' }));
     this.slow = socket;
   }
 

@@ -36,8 +36,6 @@ export const brokerLimits = {
   /** One manifest. For a larger one, the error names the role and its largest server. */
   manifestBytes: 4 * MiB - 64 * 1024,
   nameChars: 256,
-  /** The key of a worker in its hello. */
-  keyChars: 1_024,
   /** A sequence of the store on NATS, with its signature. */
   seenChars: 100,
   revisionChars: 128,

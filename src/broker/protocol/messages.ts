@@ -45,8 +45,6 @@ export const name = text(brokerLimits.nameChars);
 export const revision = text(brokerLimits.revisionChars);
 
 const workerMessages = {
-  /** First message of a WebSocket. */
-  hello: { key: text(brokerLimits.keyChars), session: id },
   /** First message on NATS, sent again every 10 s. `connection`: its id; the session may have a newer one. `seen`: token of a host. */
   here: { connection: id, seen: optional(text(brokerLimits.seenChars)) },
   bye: { connection: id },
@@ -96,7 +94,6 @@ export type WorkerMessage = Message<typeof workerMessages>;
 export type HostMessage = Message<typeof hostMessages>;
 export type CallRequest = Members<(typeof workerMessages)['call']>;
 export type AskedCalls = Omit<Members<(typeof hostMessages)['asked']>, 'id'>;
-export type Hello = Members<(typeof workerMessages)['hello']>;
 export type Welcome = Members<(typeof hostMessages)['welcome']>;
 
 /** Identifies what a call asks for: the same key with another digest is a conflict. */

@@ -13,12 +13,10 @@ export const closeCodes = {
   /** The host stops, and has read calls that it did not answer. */
   stopped: 1011,
   bad_frame: 4000,
-  unauthenticated: 4001,
   /** The key was revoked, or has expired. */
   revoked: 4002,
   /** The same session opened another connection. */
   replaced: 4003,
-  too_many_connections: 4004,
   slow_consumer: 4005,
   silent: 4006,
 } as const;
@@ -39,14 +37,8 @@ export const closeText = (detail: string): string => {
 export function closeError(reason: string, text: string): HostError {
   const detail = text === '' ? '' : `: ${neutraliseLine(text, LIMITS.quotedChars)}`;
   switch (reason) {
-    case 'unauthenticated':
-      return refusedKey('the broker refused the key of this worker', reason);
     case 'revoked':
       return refusedKey('the key of this worker was revoked or has expired', reason);
-    case 'too_many_connections': {
-      const hint = 'give each worker a key of its own, or raise broker.limits.connections';
-      return notExecuted('overloaded', `the broker has too many connections${detail}`, hint, { reason });
-    }
     case 'bad_frame': {
       const hint = 'run compatible versions of Hostler on both sides';
       return new HostError('protocol_error', `the broker could not read a message of this worker${detail}`, {
@@ -62,7 +54,7 @@ export function closeError(reason: string, text: string): HostError {
   }
 }
 
-function refusedKey(message: string, reason: string): HostError {
+export function refusedKey(message: string, reason: string): HostError {
   const hint = 'make a key with hostler key add on the host, and give its file to this worker';
   return notExecuted('unauthenticated', message, hint, { reason });
 }

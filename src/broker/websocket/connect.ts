@@ -1,18 +1,21 @@
 /** The errors of a worker that cannot connect to a broker. */
 import { type HostError, type HostErrorOptions, notExecuted } from '../../kernel/errors.js';
-import { brokerPath } from './limits.js';
+import { refusedKey } from './close-reasons.js';
+import { brokerPath, keyChallenge } from './limits.js';
 
 const printedAddress = 'use the address that hostler up prints for workers';
 
 const failed = (url: URL, what: string, hint: string, facts: HostErrorOptions): HostError =>
   notExecuted('connect_failed', `the broker at ${url.host} ${what}`, hint, facts);
 
-/** The server answered the upgrade with a status. */
-export function statusError(url: URL, httpStatus: number): HostError {
+/** The server answered the upgrade with a status. `challenge`: its `WWW-Authenticate`. */
+export function statusError(url: URL, httpStatus: number, challenge: string | undefined): HostError {
+  if (httpStatus === 401 && challenge === keyChallenge)
+    return refusedKey('the broker refused the key of this worker', 'unauthenticated');
   const { host, hostname, protocol, pathname } = url;
   const fail = (what: string, hint: string) => failed(url, what, hint, { httpStatus, reason: `http_${httpStatus}` });
   const passKeys = `let the proxy pass ${brokerPath}: the broker checks keys itself`;
-  const moreConnections = 'raise broker.limits.connections on the host';
+  const moreConnections = 'give each worker a key of its own, or raise broker.limits.connections on the host';
   const allowName = `add ${hostname} to broker.listen.allowedHosts on the host`;
   switch (httpStatus) {
     case 401:

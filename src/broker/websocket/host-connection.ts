@@ -2,8 +2,8 @@
  * One connection of a worker, on the host's side: reads messages for the service, and sends what the service says.
  * Not here: which connection is the current one of its session (websocket-transport.ts), bytes and heartbeat (frame-socket.ts).
  *
- * Invariants: nothing is read before the hello was accepted; one unreadable message ends this connection and no other; every call
- * that was read gets a receipt or a refusal, unless the connection ends first.
+ * Invariants: one unreadable message ends this connection and no other; every call that was read gets a receipt or a refusal, unless the
+ * connection ends first.
  */
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -11,16 +11,8 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { FreshMap } from '../../kernel/fresh-map.js';
 import { joinedParts, partsBytes } from '../../wire/json-edit.js';
-import type { TurnedAway } from '../broker-events.js';
 import { brokerLimits } from '../protocol/limits.js';
-import {
-  type Hello,
-  type HostMessage,
-  invalid,
-  readWorkerMessage,
-  type WorkerMessage,
-  writeMessage,
-} from '../protocol/messages.js';
+import { type HostMessage, readWorkerMessage, type WorkerMessage, writeMessage } from '../protocol/messages.js';
 import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
 import type { CloseReason } from './close-reasons.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
@@ -29,28 +21,18 @@ import type { SendKind, WorkerTraffic } from './worker-traffic.js';
 
 export interface ConnectionParts {
   readonly clock: Clock;
-  readonly storeId: string;
-  readonly handlers: ServiceHandlers;
-  /** Calls that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
-  isStopping(): boolean;
-  /** Admits the connection, or cuts it. */
-  hello(hello: Hello): void;
-  turnedAway(reason: TurnedAway): void;
-  ended(reason: string): void;
-}
-
-/** A connection after its hello. */
-export interface Admitted {
   readonly keyDigest: string;
   readonly session: WorkerSession;
   readonly traffic: WorkerTraffic;
+  readonly handlers: ServiceHandlers;
+  /** Calls that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
+  isStopping(): boolean;
+  ended(reason: string): void;
 }
 
 export class HostConnection implements FrameSocketReader {
-  readonly #parts: ConnectionParts;
   readonly #socket: FrameSocket;
   readonly #below: Duplex;
-  admitted: Admitted | undefined;
   #isOver = false;
   /** Requests that are read and not answered, by the key or id that their answers have. A worker may use it more than once. */
   readonly #unanswered = new FreshMap<string, { readonly count: number; readonly bytes: number }>();
@@ -60,20 +42,15 @@ export class HostConnection implements FrameSocketReader {
   #unreadBytes = 0;
   #cancelSlow: Cancel | undefined;
 
-  constructor(parts: ConnectionParts, socket: WebSocket, below: Duplex) {
-    this.#parts = parts;
+  constructor(
+    readonly parts: ConnectionParts,
+    socket: WebSocket,
+    below: Duplex,
+  ) {
     this.#below = below;
     this.#socket = new FrameSocket(socket, below, parts.clock, this);
-  }
-
-  /** The hello was accepted. */
-  admit(admitted: Admitted): void {
-    const { session, traffic } = admitted;
-    this.admitted = admitted;
-    this.#below.on('data', this.#countIn);
-    traffic.add(this);
-    const { name: worker } = session;
-    this.send({ op: 'welcome', worker, role: session.identity()?.role, storeId: this.#parts.storeId });
+    below.on('data', this.#countIn);
+    parts.traffic.add(this);
   }
 
   /** Everything that was read is answered. */
@@ -85,12 +62,8 @@ export class HostConnection implements FrameSocketReader {
     if (this.#isOver) return;
     try {
       if (bytes === undefined) throw notExecuted('invalid_request', 'a binary message is not part of the protocol');
-      const message = readWorkerMessage(bytes);
-      if (this.admitted) this.#read(message, bytes.length, this.admitted);
-      else if (message.op === 'hello') this.#parts.hello(message);
-      else throw invalid('op', 'must be hello in the first message');
+      this.#read(readWorkerMessage(bytes), bytes.length);
     } catch (error) {
-      if (!this.admitted) this.#parts.turnedAway('bad_hello');
       this.cut('bad_frame', isHostError(error) ? error.message : 'a message could not be read');
     }
   }
@@ -100,13 +73,13 @@ export class HostConnection implements FrameSocketReader {
    * as many as the requests that are read.
    */
   send(message: HostMessage): boolean {
-    const { traffic } = this.admitted ?? {};
-    if (this.#isOver || traffic === undefined) return false;
+    const { traffic } = this.parts;
+    if (this.#isOver) return false;
     this.#noteAnswer(message);
     const parts = writeMessage(message);
     const bytes = partsBytes(parts);
     if (!traffic.take(bytes, sendKind(message))) return false;
-    this.#write(joinedParts(parts, bytes), traffic);
+    this.#write(joinedParts(parts, bytes));
     return true;
   }
 
@@ -117,7 +90,7 @@ export class HostConnection implements FrameSocketReader {
   pace(): void {
     const isFull = this.#unansweredCount >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
     const isUnread = this.#unreadBytes > brokerLimits.messageBytes;
-    this.#socket.setPaused(isFull || isUnread || this.admitted?.traffic.rate.isPaused === true);
+    this.#socket.setPaused(isFull || isUnread || this.parts.traffic.rate.isPaused);
   }
 
   /** Ends the connection from this side. Nothing more is read from it. */
@@ -133,12 +106,12 @@ export class HostConnection implements FrameSocketReader {
     this.#isOver = true;
     this.#cancelSlow?.();
     this.#below.off('data', this.#countIn);
-    this.admitted?.traffic.remove(this, this.#unreadBytes);
-    this.#parts.ended(reason);
+    this.parts.traffic.remove(this, this.#unreadBytes);
+    this.parts.ended(reason);
   }
 
-  #read(message: WorkerMessage, bytes: number, { session, traffic }: Admitted): void {
-    const { handlers, isStopping } = this.#parts;
+  #read(message: WorkerMessage, bytes: number): void {
+    const { handlers, isStopping, session, traffic } = this.parts;
     traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
     const id = requestId(message);
     if (id !== undefined) this.#countUnanswered(id, 1, bytes);
@@ -165,10 +138,11 @@ export class HostConnection implements FrameSocketReader {
   }
 
   readonly #countIn = (chunk: Buffer): void => {
-    this.admitted?.traffic.rate.use(chunk.length);
+    this.parts.traffic.rate.use(chunk.length);
   };
 
-  #write(frame: Buffer, traffic: WorkerTraffic): void {
+  #write(frame: Buffer): void {
+    const { traffic } = this.parts;
     const bytes = frame.length;
     traffic.rate.use(bytes);
     this.#unreadBytes += bytes;
@@ -185,7 +159,7 @@ export class HostConnection implements FrameSocketReader {
   }
 
   #slowLater(): Cancel {
-    const { clock } = this.#parts;
+    const { clock } = this.parts;
     return clock.at(clock.nowMs() + slowMs, () => this.cut('slow_consumer'));
   }
 }

@@ -1,16 +1,18 @@
-/** Path and bounds of the WebSocket transport. */
+/** Path, headers and bounds of the WebSocket transport. */
 export const brokerPath = '/broker';
+/** Header of the upgrade with the id of the worker process. Its key is the bearer token. */
+export const sessionHeader = 'hostler-session';
+/** Challenge of a broker that refuses a key. A proxy that wants credentials of its own sends another one. */
+export const keyChallenge = 'Bearer realm="hostler"';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-/** From the TCP connection to the hello, the TLS handshake and the upgrade included. */
-export const helloMs = 5_000;
-/** Sockets without a hello: from one address, and in all. */
+/** From the TCP connection to the end of the upgrade, the TLS handshake included. */
+export const upgradeMs = 5_000;
+/** Sockets that are not upgraded: from one address, and in all. */
 export const unadmittedOfAddressMax = 128;
 export const unadmittedMax = 1_024;
-/** All that a socket may send before its hello was accepted. */
-export const helloBytesMax = 64 * KiB;
 export const connectionsOfWorkerMax = 32;
 
 /** Fragments of one message. Workers of Hostler send one. Each fragment keeps the whole chunk that contains it in memory. */

@@ -21,7 +21,7 @@ import type { OriginGuard } from '../../transports/http/origin-guard.js';
 import { readTls, type TlsContext, watchTls } from '../../transports/http/tls-files.js';
 import type { TurnedAway } from '../broker-events.js';
 import { socketOptions } from './frame-socket.js';
-import { brokerPath, helloMs } from './limits.js';
+import { brokerPath, keyChallenge, sessionHeader, upgradeMs } from './limits.js';
 import { ownNames } from './own-names.js';
 import { UnadmittedSockets } from './unadmitted-sockets.js';
 
@@ -31,12 +31,20 @@ export type ListenOptions = Pick<BrokerSettings['listen'], 'port'> & Partial<Bro
 interface ListenParts extends ListenOptions {
   readonly clock: Clock;
   readonly connectionsMax: number;
-  hasRoom(): boolean;
   turnedAway(reason: TurnedAway): void;
   onProblem(error: unknown): void;
-  /** `below`: the TCP or TLS socket. `admit`: the hello is valid. A socket that is not admitted is cut after `helloMs`. */
-  accept(socket: WebSocket, below: Duplex, admit: () => void): void;
+  /** Returns what serves the WebSocket of this worker, or why it gets none. */
+  admit(key: string, session: string): Refusal | ServeSocket;
 }
+
+export interface Refusal {
+  readonly status: number;
+  readonly reason: TurnedAway;
+  readonly text: string;
+}
+
+/** `below`: the TCP or TLS socket. */
+export type ServeSocket = (socket: WebSocket, below: Duplex) => void;
 
 const headerBytesMax = 16 * 1024;
 /** TCP connections beside those that are admitted. */
@@ -50,7 +58,7 @@ export async function listenForWorkers(options: ListenParts): Promise<{ url: str
   requireTlsBeyondLoopback(options, host);
   const server = makeServer(tls);
   server.maxConnections = options.connectionsMax + spareConnections;
-  const unadmitted = new UnadmittedSockets(clock, () => turnedAway('hello_timeout'));
+  const unadmitted = new UnadmittedSockets(clock, () => turnedAway('upgrade_timeout'));
   server.on('connection', (socket: Socket) => {
     if (unadmitted.add(socket)) return;
     turnedAway('too_many_connections');
@@ -91,40 +99,47 @@ export async function listenForWorkers(options: ListenParts): Promise<{ url: str
   };
 }
 
-function makeUpgrade({ hasRoom, turnedAway, accept }: ListenParts, isOurs: OriginGuard, unadmitted: UnadmittedSockets) {
+function makeUpgrade({ turnedAway, admit }: ListenParts, isOurs: OriginGuard, unadmitted: UnadmittedSockets) {
   const sockets = new WebSocketServer({ ...socketOptions, noServer: true, clientTracking: false });
   return (request: IncomingMessage, below: Duplex, head: Buffer): void => {
     below.on('error', () => below.destroy());
-    const refuse = (status: number, reason: TurnedAway, text: string) => {
+    const refuse = ({ status, reason, text }: Refusal) => {
       turnedAway(reason);
       answer(below, status, text);
     };
-    const { host: name, origin } = request.headers;
-    if (!isOurs(name, undefined)) return refuse(403, 'wrong_host', wrongName(name));
-    if (!isOurs(name, origin)) return refuse(403, 'wrong_origin', wrongOrigin);
-    if (request.url !== brokerPath) return refuse(404, 'wrong_path', `the broker is at ${brokerPath}`);
-    if (!hasRoom()) return refuse(503, 'too_many_connections', 'the broker has broker.limits.connections connections');
-    const admit = unadmitted.upgraded(below as Socket);
-    sockets.handleUpgrade(request, below, head, (socket) => accept(socket, below, admit));
+    const { host: name, origin, authorization = '', [sessionHeader]: session = '' } = request.headers;
+    if (!isOurs(name, undefined)) return refuse({ status: 403, reason: 'wrong_host', text: wrongName(name) });
+    if (!isOurs(name, origin)) return refuse({ status: 403, reason: 'wrong_origin', text: wrongOrigin });
+    if (request.url !== brokerPath) return refuse({ status: 404, reason: 'wrong_path', text: wrongPath });
+    const admitted = admit(authorization.replace(/^Bearer /i, ''), String(session));
+    if (typeof admitted !== 'function') return refuse(admitted);
+    sockets.handleUpgrade(request, below, head, (socket) => {
+      unadmitted.admitted(below as Socket);
+      admitted(socket, below);
+    });
   };
 }
 
 function answer(socket: Duplex, status: number, text: string): void {
   const body = `${text}\n`;
+  const challenge = status === 401 ? `\r\nWWW-Authenticate: ${keyChallenge}` : '';
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8`;
-  socket.end(`${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`, () => socket.destroy());
+  socket.end(`${head}${challenge}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`, () =>
+    socket.destroy(),
+  );
 }
 
 const wrongName = (name = ''): string =>
   `this broker does not accept the name '${neutraliseLine(name, nameChars)}'; add it to broker.listen.allowedHosts`;
 const wrongOrigin = 'this broker does not accept this web page; add its origin to broker.listen.allowedOrigins';
+const wrongPath = `the broker is at ${brokerPath}`;
 const nameChars = 256;
 
 function makeServer(tls: TlsContext | undefined): Server {
   const options = {
     maxHeaderSize: headerBytesMax,
-    headersTimeout: helloMs,
-    requestTimeout: helloMs,
+    headersTimeout: upgradeMs,
+    requestTimeout: upgradeMs,
     connectionsCheckingInterval: 1_000,
     keepAliveTimeout: 1_000,
   };
@@ -132,7 +147,7 @@ function makeServer(tls: TlsContext | undefined): Server {
     response.writeHead(426, { connection: 'close', 'content-type': 'text/plain' }).end('connect with a WebSocket\n');
   };
   if (!tls) return createServer(options, refuse);
-  return createTlsServer({ ...options, ...tls, handshakeTimeout: helloMs }, refuse);
+  return createTlsServer({ ...options, ...tls, handshakeTimeout: upgradeMs }, refuse);
 }
 
 function requireTlsBeyondLoopback({ tls, insecure = false }: ListenOptions, host: string): void {

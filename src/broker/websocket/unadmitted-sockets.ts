@@ -1,10 +1,10 @@
 /**
- * Sockets that have not said a valid hello yet: in the TLS handshake, before the upgrade, or after it. Their number (per address and in
- * total), their time and their bytes are bounded, because every machine that reaches the port can open them.
+ * Sockets that are not upgraded yet: their key was not checked. Their number (per address and in total) and their time are bounded, because
+ * every machine that reaches the port can open them.
  */
 import type { Socket } from 'node:net';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { helloBytesMax, helloMs, unadmittedMax, unadmittedOfAddressMax } from './limits.js';
+import { unadmittedMax, unadmittedOfAddressMax, upgradeMs } from './limits.js';
 
 interface Place {
   readonly socket: Socket;
@@ -32,7 +32,7 @@ export class UnadmittedSockets {
     const id = idOf(socket);
     // A remote port can be reused before the close event of its earlier socket.
     this.#release(id);
-    const cancel = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
+    const cancel = this.#clock.at(this.#clock.nowMs() + upgradeMs, () => {
       this.#release(id);
       this.#timedOut();
       socket.destroy();
@@ -45,19 +45,9 @@ export class UnadmittedSockets {
     return true;
   }
 
-  /** From now on the bytes of this TCP or TLS socket are limited, until the returned function admits it. */
-  upgraded(socket: Socket): () => void {
-    const id = idOf(socket);
-    let bytes = 0;
-    const count = (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes > helloBytesMax) socket.destroy();
-    };
-    socket.on('data', count);
-    return () => {
-      socket.off('data', count);
-      this.#release(id);
-    };
+  /** The key of this TCP or TLS socket is valid. */
+  admitted(socket: Socket): void {
+    this.#release(idOf(socket));
   }
 
   /** Cuts all, also those in the TLS handshake: the server would wait for them, and does not cut them itself. */

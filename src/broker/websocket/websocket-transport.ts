@@ -5,17 +5,16 @@
  * Invariants: a new connection of a session ends the old one before anything of the new one is read; the end of a replaced
  * connection changes nothing; a worker is cut when its key is revoked or expires.
  */
-import type { Duplex } from 'node:stream';
-import type { WebSocket } from 'ws';
 import { digestOf } from '../../config/keys.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { BrokerEvent, TurnedAway } from '../broker-events.js';
+import type { BrokerEvent } from '../broker-events.js';
 import type { Identities } from '../identities.js';
-import type { Hello, HostMessage } from '../protocol/messages.js';
+import { idPattern } from '../protocol/limits.js';
+import type { HostMessage } from '../protocol/messages.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerSession, WorkerTransport } from '../service/transport.js';
-import { type ConnectionParts, HostConnection } from './host-connection.js';
-import { connectionsOfWorkerMax } from './limits.js';
-import { type ListenOptions, listenForWorkers } from './listen.js';
+import { HostConnection } from './host-connection.js';
+import { connectionsOfWorkerMax, sessionHeader } from './limits.js';
+import { type ListenOptions, listenForWorkers, type Refusal, type ServeSocket } from './listen.js';
 import { WorkerTraffic } from './worker-traffic.js';
 
 export interface WebSocketTransportOptions {
@@ -37,9 +36,7 @@ export async function openWebSocketTransport(options: WebSocketTransportOptions)
 
 export class WebSocketTransport implements WorkerTransport {
   readonly #options: WebSocketTransportOptions;
-  /** All sockets after their upgrade, admitted or not. */
-  readonly #all = new Set<HostConnection>();
-  /** Admitted connections by session. */
+  /** By session. */
   readonly #current = new Map<string, HostConnection>();
   readonly #traffic = new Map<string, WorkerTraffic>();
   readonly #outbound = { bytes: 0 };
@@ -55,10 +52,9 @@ export class WebSocketTransport implements WorkerTransport {
     const { listen, clock, limits, identities, onEvent } = this.#options;
     this.#listener = await listenForWorkers({
       ...{ ...listen, clock, connectionsMax: limits.connections },
-      hasRoom: () => this.#hasRoom(),
-      turnedAway: (reason) => this.#turnAway(reason),
+      turnedAway: (reason) => onEvent?.({ kind: 'turned_away', reason }),
       onProblem: (error) => onEvent?.({ kind: 'problem', error }),
-      accept: (...upgraded) => this.#accept(...upgraded),
+      admit: (key, session) => this.#admit(key, session),
     });
     this.#offChange = identities.onChange(() => this.#cutInvalid());
   }
@@ -78,9 +74,9 @@ export class WebSocketTransport implements WorkerTransport {
   }
 
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
-    for (const { admitted } of this.#current.values()) {
-      const identity = admitted?.session.identity();
-      if (identity && isWanted(identity)) admitted?.session.send(message);
+    for (const connection of this.#current.values()) {
+      const identity = connection.parts.session.identity();
+      if (identity && isWanted(identity)) connection.send(message);
     }
   }
 
@@ -90,35 +86,18 @@ export class WebSocketTransport implements WorkerTransport {
 
   async close(): Promise<void> {
     this.#offChange();
-    for (const connection of [...this.#all]) connection.cut(connection.isAnswered ? 'going_away' : 'stopped');
+    for (const connection of [...this.#current.values()])
+      connection.cut(connection.isAnswered ? 'going_away' : 'stopped');
     await this.#listener?.close();
   }
 
   /** Sockets that are not admitted have bounds of their own: without a key, nothing takes the room of workers. */
-  #hasRoom(): boolean {
-    return this.#current.size < this.#options.limits.connections;
-  }
-
-  #accept(socket: WebSocket, below: Duplex, admit: () => void): void {
-    const { clock, storeId, handlers } = this.#options;
-    const parts: ConnectionParts = {
-      ...{ clock, storeId, handlers, isStopping: () => this.#isStopping },
-      hello: (said) => this.#hello(connection, said, admit),
-      turnedAway: (reason) => this.#turnAway(reason),
-      ended: (reason) => this.#ended(connection, reason),
-    };
-    const connection = new HostConnection(parts, socket, below);
-    this.#all.add(connection);
-  }
-
-  #hello(connection: HostConnection, { key, session: id }: Hello, admit: () => void): void {
-    const { identities, handlers } = this.#options;
+  #admit(key: string, id: string): Refusal | ServeSocket {
+    const { identities, limits } = this.#options;
     const keyDigest = digestOf(key);
     const identity = identities.ofDigest(keyDigest);
-    if (!identity) {
-      this.#turnAway('unknown_key');
-      return connection.cut('unauthenticated');
-    }
+    if (!identity) return { status: 401, reason: 'unknown_key', text: 'the key is unknown, expired or revoked' };
+    if (!idPattern.test(id)) return { status: 400, reason: 'bad_session', text: `${sessionHeader}: is not valid` };
     const { name, epoch } = identity;
     const session: WorkerSession = {
       ...{ id, name, epoch },
@@ -126,18 +105,26 @@ export class WebSocketTransport implements WorkerTransport {
       // The session may have another connection by now.
       send: (message) => this.#current.get(sessionKey(session))?.send(message) ?? false,
     };
+    const isNew = !this.#current.has(sessionKey(session));
+    const tooMany = (text: string) => ({ status: 503, reason: 'too_many_connections', text }) as const;
+    if (isNew && this.#current.size >= limits.connections)
+      return tooMany('the broker has broker.limits.connections connections');
+    if (isNew && (this.#traffic.get(name)?.connections ?? 0) >= connectionsOfWorkerMax)
+      return tooMany(`this worker has ${connectionsOfWorkerMax} connections`);
+    return (...upgraded) => this.#serve(keyDigest, session, ...upgraded);
+  }
+
+  #serve(keyDigest: string, session: WorkerSession, ...upgraded: Parameters<ServeSocket>): void {
+    const { clock, storeId, handlers } = this.#options;
     this.#current.get(sessionKey(session))?.cut('replaced');
-    const tooMany = (what: string): void => {
-      this.#turnAway('too_many_connections');
-      connection.cut('too_many_connections', what);
+    const parts = { clock, keyDigest, session, handlers, traffic: this.#trafficOf(session.name) };
+    const ended = (reason: string) => {
+      if (this.#current.get(sessionKey(session)) === connection) this.#current.delete(sessionKey(session));
+      handlers.left(session, reason);
     };
-    // Other sockets may have been admitted since the upgrade.
-    if (!this.#hasRoom()) return tooMany(`${this.#options.limits.connections} in all`);
-    const traffic = this.#trafficOf(name);
-    if (traffic.connections >= connectionsOfWorkerMax) return tooMany(`${connectionsOfWorkerMax} with this key`);
-    admit();
+    const connection = new HostConnection({ ...parts, isStopping: () => this.#isStopping, ended }, ...upgraded);
     this.#current.set(sessionKey(session), connection);
-    connection.admit({ keyDigest, session, traffic });
+    connection.send({ op: 'welcome', worker: session.name, role: session.identity()?.role, storeId });
     handlers.connected(session);
   }
 
@@ -150,24 +137,12 @@ export class WebSocketTransport implements WorkerTransport {
     return traffic;
   }
 
-  #ended(connection: HostConnection, reason: string): void {
-    this.#all.delete(connection);
-    const { session } = connection.admitted ?? {};
-    if (!session) return;
-    if (this.#current.get(sessionKey(session)) === connection) this.#current.delete(sessionKey(session));
-    this.#options.handlers.left(session, reason);
-  }
-
-  #turnAway(reason: TurnedAway): void {
-    this.#options.onEvent?.({ kind: 'turned_away', reason });
-  }
-
   /** Cuts connections whose key was revoked, has expired, or belongs to another worker now. */
   #cutInvalid(): void {
     for (const connection of [...this.#current.values()]) {
-      const { keyDigest = '', session } = connection.admitted ?? {};
+      const { keyDigest, session } = connection.parts;
       const identity = this.#options.identities.ofDigest(keyDigest);
-      if (identity?.name !== session?.name || identity?.epoch !== session?.epoch) connection.cut('revoked');
+      if (identity?.name !== session.name || identity.epoch !== session.epoch) connection.cut('revoked');
     }
   }
 }

@@ -15,7 +15,7 @@ import { MessageConnection, type OpenConnection, type OpenConnectionOptions } fr
 import { closeError } from './close-reasons.js';
 import { cancelledConnect, networkError, statusError, timeoutError } from './connect.js';
 import { FrameSocket, socketOptions } from './frame-socket.js';
-import { answerMs } from './limits.js';
+import { answerMs, sessionHeader } from './limits.js';
 
 export interface WebSocketConnectionOptions {
   readonly url: string | URL;
@@ -33,7 +33,10 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
   return async ({ session, heard, signal }) => {
     if (signal.aborted) throw cancelledConnect();
     const { promise, resolve, reject } = deferred<SocketConnection>();
-    const socket = new WebSocket(url, { ...socketOptions, followRedirects: false });
+    // A key with other characters is not one of ours, and the host refuses it.
+    const authorization = `Bearer ${key.replace(/[^\x21-\x7e]/g, '?')}`;
+    const headers = { authorization, [sessionHeader]: session };
+    const socket = new WebSocket(url, { ...socketOptions, followRedirects: false, headers });
     const giveUp = (error: HostError) => {
       reject(error);
       socket.terminate();
@@ -43,14 +46,14 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
     signal.addEventListener('abort', onAbort, { once: true });
     socket.once('unexpected-response', (_request, response) => {
       response.destroy();
-      giveUp(statusError(url, response.statusCode ?? 0));
+      giveUp(statusError(url, response.statusCode ?? 0, response.headers['www-authenticate']));
     });
     // The listener stays after the handshake: an error without a listener would end the process.
     socket.on('error', (cause: Error & { code?: string }) => reject(networkError(url, cause)));
     socket.once('upgrade', ({ socket: below }) => {
       socket.once('open', () => {
         const connection = new SocketConnection(socket, below, clock, heard);
-        connection.hello({ op: 'hello', key, session }).then(() => resolve(connection), reject);
+        connection.admitted.then(() => resolve(connection), reject);
       });
     });
     try {
@@ -65,6 +68,8 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
 class SocketConnection extends MessageConnection {
   readonly #socket: FrameSocket;
   readonly #admitted = deferred();
+  /** Resolves with the welcome. */
+  readonly admitted = this.#admitted.promise;
   /** Why this side gave the connection up. */
   #ownError: HostError | undefined;
 
@@ -74,12 +79,6 @@ class SocketConnection extends MessageConnection {
       frame: (bytes) => this.#frame(bytes),
       ended: (reason, text) => this.#ended(reason, text),
     });
-  }
-
-  /** Resolves with the welcome. */
-  hello(message: WorkerMessage): Promise<void> {
-    this.send(message);
-    return this.#admitted.promise;
   }
 
   override send(message: WorkerMessage, sent?: () => void): boolean {

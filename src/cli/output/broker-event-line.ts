@@ -59,9 +59,9 @@ function brokerLine(event: BrokerEvent): Line | undefined {
 }
 
 const refusals: Readonly<Record<TurnedAway, string>> = {
-  bad_hello: 'its first message was not a hello',
+  bad_session: 'its session is missing or not valid',
   unknown_key: 'its key is unknown, expired or revoked',
-  hello_timeout: 'it sent no hello in time',
+  upgrade_timeout: 'it sent no valid request in time',
   too_many_connections: 'too many connections',
   wrong_host: 'its host name is not in broker.listen.allowedHosts',
   wrong_origin: 'its origin is not in broker.listen.allowedOrigins',

@@ -65,7 +65,7 @@ test('a thousand workers are connected with less than 200 MB, and each gets its 
   const up = place.up();
   const { broker } = (await up.ready()) as BrokerReady;
   const connected: RawWorker[] = [];
-  // An address may have 128 connections that have not said hello.
+  // An address may have 128 connections that are not upgraded.
   for (let at = 0; at < count; at += 50)
     connected.push(...(await Promise.all(workers.slice(at, at + 50).map(({ key }) => RawWorker.joined(broker, key)))));
   for (const [at, worker] of connected.entries()) worker.call(`call-${at}`, { deadlineMs: 60_000 });

@@ -1,6 +1,5 @@
 /** A WebSocket to the broker that sends any text of a test, valid or not, and records the answers. */
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { WebSocket } from 'ws';
 import { eventually } from '../../eventually.js';
 
@@ -15,23 +14,22 @@ export class RawWorker {
     this.#socket = socket;
     socket.on('message', (data: Buffer) => this.messages.push(JSON.parse(data.toString()) as Message));
     socket.on('close', (code, reason) => (this.closed = { code, reason: reason.toString() }));
+    socket.on('unexpected-response', (request, response) => {
+      this.closed = { code: response.statusCode ?? 0, reason: '' };
+      request.destroy();
+    });
     socket.on('error', () => {});
   }
 
-  static async open(url: string, ca?: string): Promise<RawWorker> {
-    const socket = new WebSocket(url, ca === undefined ? {} : { ca: readFileSync(ca) });
-    const raw = new RawWorker(socket);
-    await eventually('an open socket', () => {
-      if (raw.closed) throw new Error('the socket was closed');
-      return socket.readyState === WebSocket.OPEN;
-    });
-    return raw;
+  /** Connects with this key; the connection may be refused. */
+  static open(url: string, key: string, session = newSession(), claims: Record<string, string> = {}): RawWorker {
+    const headers = { authorization: `Bearer ${key}`, 'hostler-session': session, ...claims };
+    return new RawWorker(new WebSocket(url, { headers }));
   }
 
-  /** Opens a session and sends a hello with this key. */
+  /** Opens a session with this key. */
   static async joined(url: string, key: string, session = newSession()): Promise<RawWorker> {
-    const raw = await RawWorker.open(url);
-    raw.say({ op: 'hello', key, session });
+    const raw = RawWorker.open(url, key, session);
     await raw.heard('welcome');
     return raw;
   }

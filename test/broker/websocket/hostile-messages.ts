@@ -23,7 +23,7 @@ const makers: Readonly<Record<string, Make>> = {
   'part of a message': (random, n) => valid(n).slice(0, randomInt(random, 0, valid(n).length - 1)),
   'more than a message': (random, n) => valid(n) + pick(random, ['x', '{}', ',', '\0', valid(n)]),
   'a member twice': (random, n) =>
-    valid(n).replace('{', `{${pick(random, ['"op":"ack",', '"\\u006fp":"hello",', '"key":"x",', '"tool":"x",'])}`),
+    valid(n).replace('{', `{${pick(random, ['"op":"ack",', '"\\u006fp":"cancel",', '"key":"x",', '"tool":"x",'])}`),
   'a bad key': (random, n) => changed(n, { key: pick(random, badIds) }),
   'a key that is not a string': (random, n) => changed(n, { key: pick(random, [1, null, {}, [], true]) }),
   'a bad store id': (random, n) => changed(n, { sentBefore: { storeId: pick(random, badIds), hasReceipt: true } }),

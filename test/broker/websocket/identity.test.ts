@@ -12,7 +12,7 @@ import { systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { RecordingWorker, workerEntry } from '../../contract/broker/transports.js';
 import { eventually } from '../../eventually.js';
-import { keys, type PlaceOptions, SocketPlace } from './socket-place.js';
+import { headersOf, keys, type PlaceOptions, SocketPlace } from './socket-place.js';
 
 const places: SocketPlace[] = [];
 const open = async (options?: PlaceOptions): Promise<SocketPlace> => {
@@ -24,40 +24,32 @@ afterEach(async () => {
   for (const place of places.splice(0)) await place.close();
 });
 
-test('AC-BR12 a hello that claims another name or role gets those of its key', async () => {
+test('AC-BR12 a worker that claims another name or role gets those of its key', async () => {
   const place = await open();
-  const raw = place.raw();
-  await raw.opened;
-  raw.send({ v: 1, op: 'hello', key: keys.w1, session: 's1', worker: 'w2', role: 'admin', epoch: 'w2-epoch' });
+  const claims = { 'hostler-worker': 'w2', 'hostler-role': 'admin' };
+  const raw = place.raw({ headers: { ...headersOf(keys.w1, 's1'), ...claims } });
   await eventually('the welcome', () => raw.messages.length === 1);
   expect(raw.messages).toEqual([{ v: 1, op: 'welcome', worker: 'w1', role: 'reader', storeId: 'store-1' }]);
   expect(place.service.joinedSessions).toMatchObject([{ id: 's1', name: 'w1', epoch: 'w1-epoch' }]);
 });
 
 test.each([
-  ['of another version', { v: 2, op: 'hello', key: keys.w1, session: 's1' }, 'v must be 1'],
-  ['without a session', { v: 1, op: 'hello', key: keys.w1 }, 'session must be'],
-  ['with a session that is a path', { v: 1, op: 'hello', key: keys.w1, session: '../x' }, 'session must be'],
-  ['with a long key', { v: 1, op: 'hello', key: 'k'.repeat(1_025), session: 's1' }, 'key has more than 1024'],
-  ['that is a call', { v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1, args: {} }, 'op must be hello'],
-])('a first message %s is refused, and says why', async (_what, hello, why) => {
+  ['without a session', { 'hostler-session': '' }, 400, 'hostler-session: is not valid', 'bad_session'],
+  ['with a session that is a path', { 'hostler-session': '../x' }, 400, 'hostler-session: is not valid', 'bad_session'],
+  ['without a key', { authorization: '' }, 401, 'the key is unknown', 'unknown_key'],
+  ['with another key', { authorization: 'Bearer other' }, 401, 'the key is unknown', 'unknown_key'],
+])('a worker %s is refused, and the answer says why', async (_what, headers, status, why, reason) => {
   const place = await open();
-  const raw = place.raw();
-  await raw.opened;
-  raw.send(hello);
-  const { code, text } = await raw.closed;
-  expect([code, text]).toEqual([4000, expect.stringContaining(why)]);
-  expect(text).not.toContain(keys.w1);
-  expect(place.turnedAway).toEqual(['bad_hello']);
-  expect(place.service.calls).toEqual([]);
+  const raw = place.raw({ headers });
+  expect(await raw.closed).toEqual({ code: status, text: expect.stringContaining(why) });
+  expect(place.turnedAway).toEqual([reason]);
+  expect(place.service.joinedSessions).toEqual([]);
 });
 
-test('a second hello ends the connection', async () => {
-  const place = await open();
-  const raw = await place.admitted();
-  raw.send({ v: 1, op: 'hello', key: keys.w2, session: 's2' });
-  expect((await raw.closed).code).toBe(4000);
-  expect(place.service.joinedSessions).toHaveLength(1);
+test('a key with characters that a header cannot have is refused as unknown', async () => {
+  const { transport } = await open();
+  const opener = openWebSocketConnection({ url: transport.url, key: 'ä\nkey: x', clock: systemClock });
+  await expect(new RecordingWorker().connect(opener)).rejects.toMatchObject({ code: 'unauthenticated' });
 });
 
 test('AC-BR13 a key that expires cuts its connections at that moment', async () => {
@@ -106,9 +98,8 @@ test('AC-BR14 the old connection of a session has ended before anything of the n
     order = [...kinds(), 'call'];
   };
   const first = await place.admitted('w1', 's1');
-  const second = place.raw();
+  const second = place.raw({ headers: headersOf(keys.w1, 's1') });
   await second.opened;
-  second.send({ v: 1, op: 'hello', key: keys.w1, session: 's1' });
   second.send({ v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1_000, args: {} });
   await eventually('the call', () => order.includes('call'));
   expect(order).toEqual(['connected', 'disconnected', 'connected', 'call']);

@@ -8,7 +8,7 @@ import { certificateNames, ownNames } from '../../../src/broker/websocket/own-na
 import { sleep, systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { eventually } from '../../eventually.js';
-import { keys, type PlaceOptions, SocketPlace } from './socket-place.js';
+import { headersOf, keys, type PlaceOptions, SocketPlace } from './socket-place.js';
 
 const places: SocketPlace[] = [];
 const open = async (options?: PlaceOptions): Promise<SocketPlace> => {
@@ -32,16 +32,15 @@ test('AC-BR5 the connection above the limit is refused before it is a WebSocket,
   expect(place.transport.connections).toBe(2);
 });
 
-test('AC-BR5 sockets without a hello take no room of workers; the limit counts those that are admitted', async () => {
+test('AC-BR5 sockets that are not upgraded take no room of workers, and a session can replace its connection', async () => {
   const place = await open({ limits: { connections: 2 } });
-  const silent = Array.from({ length: 4 }, () => place.raw());
-  for (const { opened } of silent) await opened;
-  await place.admitted();
+  for (let n = 0; n < 4; n++) await place.tcp();
+  const first = await place.admitted('w1', 's1');
   await place.admitted('w2');
   expect(place.transport.connections).toBe(2);
-  const [late] = silent;
-  late?.send({ v: 1, op: 'hello', key: keys.w1, session: 'late' });
-  expect(await late?.closed).toEqual({ code: 4004, text: '2 in all' });
+  expect((await place.raw().closed).code).toBe(503);
+  await place.admitted('w1', 's1');
+  expect((await first.closed).code).toBe(4003);
   expect(place.transport.connections).toBe(2);
   expect(place.turnedAway).toEqual(['too_many_connections']);
 });
@@ -51,15 +50,10 @@ test('a worker has at most 32 connections, and the next one is refused with the 
   for (let n = 0; n < 31; n++) await place.admitted('w1');
   // A session that connects again replaces its own connection.
   for (let n = 0; n < 2; n++) {
-    const again = place.raw();
-    await again.opened;
-    again.send({ v: 1, op: 'hello', key: keys.w1, session: 'again' });
+    place.raw({ headers: headersOf(keys.w1, 'again') });
     await eventually('it is admitted', () => place.events.filter(({ kind }) => kind === 'connected').length === 32 + n);
   }
-  const raw = place.raw();
-  await raw.opened;
-  raw.send({ v: 1, op: 'hello', key: keys.w1, session: 'one-more' });
-  expect(await raw.closed).toEqual({ code: 4004, text: '32 with this key' });
+  expect(await place.raw().closed).toEqual({ code: 503, text: 'this worker has 32 connections\n' });
   await place.admitted('w2');
 });
 
@@ -143,7 +137,7 @@ test('a request that is no WebSocket gets 426', async () => {
   expect([response.status, await response.text()]).toEqual([426, 'connect with a WebSocket\n']);
 });
 
-describe('a socket without a hello', () => {
+describe('a socket that is not upgraded', () => {
   const isClosed = (socket: { readonly destroyed: boolean; readonly closed: boolean }) =>
     socket.closed || socket.destroyed;
 
@@ -161,17 +155,7 @@ describe('a socket without a hello', () => {
     expect(isClosed(socket)).toBe(false);
     clock.advance(1);
     await eventually('it is cut', () => isClosed(socket));
-    expect(place.turnedAway).toEqual(['hello_timeout']);
-  });
-
-  test('D-53 that is upgraded and says nothing is cut after 5 s', async () => {
-    const clock = new FakeClock();
-    const place = await open({ clock });
-    const raw = place.raw();
-    await raw.opened;
-    clock.advance(5_000);
-    expect((await raw.closed).code).toBe(1006);
-    expect(place.turnedAway).toEqual(['hello_timeout']);
+    expect(place.turnedAway).toEqual(['upgrade_timeout']);
   });
 
   test('D-53 is bounded per address: the 129th is cut at once, and another is accepted when one leaves', async () => {
@@ -190,12 +174,9 @@ describe('a socket without a hello', () => {
     });
   });
 
-  test('D-53 may send 64 KiB, and no more', async () => {
+  test('D-53 may send headers of 16 KiB, and no more', async () => {
     const place = await open();
-    const raw = place.raw();
-    await raw.opened;
-    raw.send(`{"v":1,"op":"hello","x":"${'x'.repeat(70_000)}"}`);
-    expect((await raw.closed).code).toBe(1006);
+    expect((await place.raw({ headers: { x: 'x'.repeat(20_000) } }).closed).code).toBe(431);
   });
 });
 

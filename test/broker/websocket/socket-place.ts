@@ -17,6 +17,11 @@ import type { RequestConnection } from '../../fakes/request-connection.js';
 
 export const keys = { w1: newKey(), w2: newKey() };
 
+/** Headers of the upgrade of a worker. */
+export const headersOf = (key: string, session = `raw-${Math.random().toString(36).slice(2)}`) => ({
+  ...{ authorization: `Bearer ${key}`, 'hostler-session': session },
+});
+
 export interface PlaceOptions extends Partial<Omit<WebSocketTransportOptions, 'limits'>> {
   readonly limits?: Partial<WebSocketTransportOptions['limits']>;
   /** Members that override those of the key entry of `w1`. */
@@ -69,18 +74,17 @@ export class SocketPlace {
     return connection;
   }
 
-  /** A WebSocket without a hello. */
+  /** A WebSocket with the key of `w1`, unless the headers say otherwise. */
   raw(options: ClientOptions & { url?: string } = {}): RawSocket {
-    const socket = new WebSocket(options.url ?? this.transport.url, options);
+    const headers = { ...headersOf(keys.w1), ...options.headers };
+    const socket = new WebSocket(options.url ?? this.transport.url, { ...options, headers });
     this.#sockets.push(socket);
     return new RawSocket(socket);
   }
 
   /** A WebSocket that is admitted as this worker. */
-  async admitted(name: 'w1' | 'w2' = 'w1', session = `raw-${Math.random().toString(36).slice(2)}`): Promise<RawSocket> {
-    const raw = this.raw();
-    await raw.opened;
-    raw.send({ v: 1, op: 'hello', key: keys[name], session });
+  async admitted(name: 'w1' | 'w2' = 'w1', session?: string): Promise<RawSocket> {
+    const raw = this.raw({ headers: headersOf(keys[name], session) });
     await eventually('the welcome', () => raw.messages.some(({ op }) => op === 'welcome'));
     return raw;
   }

@@ -68,13 +68,14 @@ describe('each has an error of its own:', () => {
   });
 });
 
-/** A WebSocket server that answers each message as the test says. */
+/** A WebSocket server that answers each connection and each message as the test says. */
 async function scripted(answer: (text: string, send: (text: string) => void) => void): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await new Promise((resolve) => server.once('listening', resolve));
   server.on('connection', (socket) => {
     ends.push(() => socket.terminate());
     socket.on('message', (data) => answer(String(data), (text) => socket.send(text)));
+    answer('', (text) => socket.send(text));
   });
   ends.push(() => server.close());
   return `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
@@ -102,7 +103,7 @@ describe('a server that is no broker', () => {
     const connecting = new RecordingWorker()
       .connect(openWebSocketConnection({ url, key: keys.w1, clock }))
       .catch((error: HostError) => error);
-    await eventually('the hello', () => said === 1);
+    await eventually('the connection', () => said === 1);
     clock.advance(10_000);
     expect(await connecting).toMatchObject({ code: 'connect_failed', details: { reason: 'timeout' } });
   });
@@ -112,7 +113,7 @@ test('messages of a newer host are ignored, and one that cannot be read ends the
   let send: (text: string) => void = () => {};
   const url = await scripted((text, answer) => {
     send = answer;
-    if (text.includes('"hello"')) answer(welcome);
+    if (text === '') answer(welcome);
   });
   const worker = new RecordingWorker();
   const connection = await worker.connect(openWebSocketConnection({ url, key: keys.w1, clock: systemClock }));
@@ -129,9 +130,8 @@ test('AC-BR9 a call without a receipt is rejected after 10 s as uncertain; a lat
   let send: (text: string) => void = () => {};
   const url = await scripted((text, answer) => {
     send = answer;
-    const { op, key } = JSON.parse(text) as { op: string; key: string };
-    if (op === 'hello') answer(welcome);
-    else keysSent.push(key);
+    if (text === '') answer(welcome);
+    else keysSent.push((JSON.parse(text) as { key: string }).key);
   });
   const worker = new RecordingWorker('session-1', clock);
   const connection = await worker.connect(openWebSocketConnection({ url, key: keys.w1, clock }));
@@ -159,12 +159,10 @@ test('a call has left when the network has taken it: the time for its receipt be
   const admitted = new Promise<WebSocket>((resolve) => {
     server.on('connection', (socket) => {
       ends.push(() => socket.terminate());
-      socket.once('message', () => {
-        socket.pause();
-        socket.on('message', () => heard++);
-        socket.send(welcome);
-        resolve(socket);
-      });
+      socket.on('message', () => heard++);
+      socket.send(welcome);
+      socket.pause();
+      resolve(socket);
     });
   });
   const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
@@ -238,10 +236,8 @@ test('if a proxy closes with 1001, the calls that it passed on are uncertain', a
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   ends.push(() => server.close());
   server.on('connection', (socket) => {
-    socket.once('message', () => {
-      socket.send(JSON.stringify({ v: 1, op: 'welcome', worker: 'w1', storeId: 's' }));
-      socket.once('message', () => socket.close(1001));
-    });
+    socket.send(JSON.stringify({ v: 1, op: 'welcome', worker: 'w1', storeId: 's' }));
+    socket.once('message', () => socket.close(1001));
   });
   await eventually('it listens', () => server.address() !== null);
   const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
@@ -255,10 +251,8 @@ test('a connection that the other side closes normally is reported as lost', asy
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   ends.push(() => server.close());
   server.on('connection', (socket) => {
-    socket.once('message', () => {
-      socket.send(welcome);
-      socket.close(1000);
-    });
+    socket.send(welcome);
+    socket.close(1000);
   });
   await eventually('it listens', () => server.address() !== null);
   const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
