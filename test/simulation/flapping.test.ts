@@ -204,7 +204,7 @@ class MemoryConnections {
         answer({ op: 'reply', key: message.key, body: resultBody(Buffer.from('{"content":[]}'), 'legacy') });
         return true;
       },
-      close: async () => {},
+      close: async () => this.cut(),
     };
   };
 }

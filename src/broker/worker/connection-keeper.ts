@@ -142,10 +142,7 @@ export class ConnectionKeeper {
   /** Returns why the connection ended. A known manifest is used at once, and learned anew meanwhile. */
   async #use(connection: WorkerConnection): Promise<HostError> {
     const { clock, random, connected, use } = this.#parts;
-    let close = () => {};
-    const closedHere = new Promise<void>((resolve) => {
-      close = () => resolve(connection.close());
-    });
+    const close = () => void connection.close();
     this.#stop.addEventListener('abort', close);
     if (this.#stop.aborted) close();
     this.#status.opened++;
@@ -161,7 +158,7 @@ export class ConnectionKeeper {
       use(connection);
       this.#become('ready', undefined);
     }
-    const error = await Promise.race([connection.closed, closedHere]).then(asError, asError);
+    const error = asError(await connection.closed);
     this.#stop.removeEventListener('abort', close);
     this.#learner = undefined;
     learner.end();
