@@ -470,3 +470,16 @@ test("the late reply to a cancelled call does not reach a later call with the sa
   table.replied('own', result('second'), requestDigest('s', 't', args));
   expect(outcomes).toEqual({ own: '{"text":"second"}' });
 });
+
+test('a call that ended before its message left has no timer', async () => {
+  const { table, start, clock, outcomes } = rig();
+  const connection = new FakeConnection();
+  connection.isSlow = true;
+  table.use(connection);
+  const giveUp = start('k1');
+  giveUp();
+  await clock.advanceAsync(60_000);
+  const timers = clock.pendingTimers;
+  connection.last('k1').leave();
+  expect([outcomes, clock.pendingTimers]).toEqual([{ k1: 'cancelled uncertain' }, timers]);
+});

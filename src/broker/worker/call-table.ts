@@ -378,6 +378,8 @@ export class CallTable {
 
   #forget(open: OpenCall): void {
     this.#clearTimer(open);
+    // Its message may still wait to leave, and begins no timer then.
+    open.sending = undefined;
     this.#queue.delete(open);
     if (!this.#calls.delete(open.call.key) || open.firstStoreId === undefined) return;
     this.#sent--;
