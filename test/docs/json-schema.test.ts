@@ -1,15 +1,34 @@
 /** hostler.schema.json matches the definitions. `UPDATE=1` rewrites it. */
+import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { hostConfigKeys } from '../../src/config/known-keys.js';
 import { hostConfigJsonSchema, hostConfigSchemaKeys } from './json-schema.js';
 
-const file = new URL('../../hostler.schema.json', import.meta.url);
+const pathOf = (file: string): string => fileURLToPath(new URL(`../../${file}`, import.meta.url));
+const file = pathOf('hostler.schema.json');
+
+/** The text as `npm run check` wants it. */
+const formatted = (text: string): string =>
+  execFileSync(
+    process.execPath,
+    [pathOf('node_modules/@biomejs/biome/bin/biome'), 'format', `--stdin-file-path=${file}`],
+    {
+      cwd: pathOf(''),
+      input: text,
+      encoding: 'utf8',
+      stdio: ['pipe', 'pipe', 'inherit'],
+    },
+  );
 
 test('the published schema equals the generated one', () => {
-  const generated = `${JSON.stringify(hostConfigJsonSchema(), null, 2)}\n`;
+  const generated = formatted(JSON.stringify(hostConfigJsonSchema(), null, 2));
   if (process.env.UPDATE) writeFileSync(file, generated);
-  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(JSON.parse(generated));
+  expect(readFileSync(file, 'utf8'), 'UPDATE=1 npx vitest run test/docs/json-schema.test.ts rewrites it').toBe(
+    generated,
+  );
 });
 
 test('the schema has every key of the top level', () => {
