@@ -2,7 +2,7 @@
  * `npm run bench -- broker`: measures calls of a worker to a stdio server, each recorded on disk. The same run measures a raw
  * WebSocket echo, a raw NATS request, the bare NATS KV writes of a call, and receipts of the embedded log.
  * Each party is a separate process. Rounds are interleaved; ratios are computed within a round, and the median ratio is reported.
- * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/broker.md.
+ * Options: --rounds N (5), --seconds N per measurement (1).
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -18,7 +18,7 @@ import { natsServerConfig } from '../dist/broker/nats/server-config.js';
 import { newKey } from '../dist/config/keys.js';
 import { echoStdio } from './contestants.mjs';
 import { freePort } from './gateway-run.mjs';
-import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
+import { file, median, rounds, say, seconds } from './report.mjs';
 
 const concurrencies = [1, 16, 64];
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
@@ -214,5 +214,4 @@ try {
   }
   rmSync(folder, { recursive: true, force: true });
 }
-saveAs('broker');
 process.exit(bars.every(Boolean) ? 0 : 1);

@@ -9,7 +9,7 @@ import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { benchKey, freePort, fullPolicy, hostler, killed, listening, rssBytes, timeToAnswer } from './gateway-run.mjs';
-import { file, median, rounds, saveAs, say, seconds, wanted } from './report.mjs';
+import { file, median, rounds, say, seconds, wanted } from './report.mjs';
 
 const concurrencies = [1, 16, 64];
 const cpuConcurrencies = [16, 64];
@@ -245,5 +245,4 @@ if (wanted('memory')) await memory();
 if (wanted('start')) await startUp();
 if (wanted('deaths')) await deaths();
 rmSync(folder, { recursive: true, force: true });
-saveAs('gateway');
 process.exit(bars.every(Boolean) ? 0 : 1);

@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- host`: the cost of a host in addition to a bare session, with the same echo server, in one run. Rounds are
  * interleaved, so that other load slows both; ratios are computed within a round, and the median ratio is reported.
- * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/host.md.
+ * Options: --rounds N (5), --seconds N per measurement (1).
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -10,7 +10,7 @@ import path from 'node:path';
 import process from 'node:process';
 import { createHost } from '../dist/index.js';
 import { contestants, echoStdio as echo } from './contestants.mjs';
-import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
+import { file, median, rounds, say, seconds } from './report.mjs';
 
 const concurrencies = [16, 64];
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
@@ -117,5 +117,4 @@ for (const [what, cost] of Object.entries({ parked, lazy })) {
 }
 clearInterval(alive);
 rmSync(folder, { recursive: true, force: true });
-saveAs('host');
 process.exit(bars.every(Boolean) ? 0 : 1);

@@ -8,7 +8,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
-import { file, median, rounds, saveAs, say } from './report.mjs';
+import { file, median, rounds, say } from './report.mjs';
 
 const calls = 20_000;
 const atOnce = 16;
@@ -153,5 +153,4 @@ bar(
 bar(`CPU of the relay per call with ${atOnce} calls in flight, us`, perCallUs, 25);
 bar(`RSS after ${calls} calls, MB`, rssMb, 52);
 bar(`anonymous memory after ${calls} calls, MB`, anonymousMb, 13);
-saveAs('relay');
 process.exit(bars.every(Boolean) ? 0 : 1);

@@ -1,12 +1,13 @@
-/** Options and output of all benchmarks, and the report to which the output is saved. */
-import { writeFileSync } from 'node:fs';
+/**
+ * Options of all benchmarks, and the functions that they share.
+ * Invariant: a benchmark writes to stdout only. The reports in docs/reports/ are written by hand from that output.
+ */
 import { parseArgs } from 'node:util';
 
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
-    save: { type: 'boolean' },
     only: { type: 'string' },
   },
 });
@@ -18,14 +19,4 @@ export const wanted = (part) => values.only === undefined || values.only.split('
 export const file = (name) => new URL(name, import.meta.url).pathname;
 export const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
-const lines = [];
-export const say = (line) => {
-  console.log(line);
-  lines.push(line);
-};
-
-/** With `--save`, writes the output to docs/reports/. */
-export function saveAs(name) {
-  if (values.save && values.only === undefined)
-    writeFileSync(new URL(`../docs/reports/${name}.md`, import.meta.url), `${lines.join('\n')}\n`);
-}
+export const say = (line) => console.log(line);

@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- wire`: compares Hostler's wire layer with a raw loop (the upper limit) and the official SDKs, with the same
  * echo server, in one run. Rounds are interleaved, so that other load slows all of them; the median round is reported.
- * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/wire.md.
+ * Options: --rounds N (5), --seconds N per measurement (1).
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { LineReader } from '../dist/wire/line-reader.js';
 import { contestants } from './contestants.mjs';
-import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
+import { file, median, rounds, say, seconds } from './report.mjs';
 
 const concurrencies = [1, 16, 64];
 
@@ -127,5 +127,4 @@ judge('HTTP', overHttp, 0.8);
 say('');
 const what = 'cost of a one-byte chunk with 1 KiB waiting, divided by the cost with 8 MiB waiting (1: equal)';
 bar(what, drips[0] / drips.at(-1), 0.5);
-saveAs('wire');
 process.exit(bars.every(Boolean) ? 0 : 1);
