@@ -21,9 +21,7 @@ export const port = z
 
 const file = z.string('must be a path').check(z.minLength(1, 'must not be empty'), z.maxLength(4_096, 'is too long'));
 
-const tls = z
-  .strictObject({ cert: file, key: file }, 'must be an object with cert and key')
-  .check(z.describe('PEM files of the certificate and its key.'));
+const tls = z.strictObject({ cert: file, key: file }, 'must be an object with cert and key');
 
 export const listenEntry = z.strictObject({
   host: z._default(
@@ -34,18 +32,12 @@ export const listenEntry = z.strictObject({
   allowedHosts: names('hosts'),
   allowedOrigins: names('origins'),
   tls: z.optional(tls),
-  drain: z
-    ._default(
-      z
-        .union([z.number(), z.string()], 'must be a duration like 10s, or 0')
-        .check(z.refine((drain) => isDrain(drain), 'must be a duration like 10s, or 0')),
-      '10s',
-    )
-    .check(
-      z.describe(
-        'How long a stop waits for running requests. Meanwhile the port stays open, and /readyz answers 503 with the reason stopping.',
-      ),
-    ),
+  drain: z._default(
+    z
+      .union([z.number(), z.string()], 'must be a duration like 10s, or 0')
+      .check(z.refine((drain) => isDrain(drain), 'must be a duration like 10s, or 0')),
+    '10s',
+  ),
 });
 
 const isNoDrain = (drain: number | string): boolean => drain === 0 || drain === '0';

@@ -91,23 +91,14 @@ const isUsableCard = (text: string): boolean =>
 /** Settings of supervision and policy. */
 export const treatment = z.object({
   label: z.optional(
-    z
-      .string('must be a text')
-      .check(z.maxLength(labelCharsMax, `must be at most ${labelCharsMax} characters`))
-      .check(z.describe('A display name of the server.')),
+    z.string('must be a text').check(z.maxLength(labelCharsMax, `must be at most ${labelCharsMax} characters`)),
   ),
   enabled: z._default(z.boolean(), true),
   lazy: z.optional(z.boolean()),
   keepAlive: z._default(z.union([z.literal(0), z.literal('0'), duration]), '10m'),
   restart: z.prefault(
     z.strictObject({
-      max: z
-        ._default(count(0, 1_000), 5)
-        .check(
-          z.describe(
-            'How many restarts are allowed within the window, and how many in a row without a proven run. The next failure parks or ejects the server.',
-          ),
-        ),
+      max: z._default(count(0, 1_000), 5),
       window: z._default(duration, '5m'),
       onExhausted: z._default(z.enum(['park', 'eject']), 'park'),
     }),

@@ -1,6 +1,6 @@
 /**
  * Plain technical English: a sentence names its subject instead of "whoever" or "nobody", and does not begin with "Of a" or "Who".
- * Checked in sources (comments, messages and names), titles of tests, and documents.
+ * Checked in sources (comments, messages and names), titles of tests, documents, and the descriptions of configuration keys.
  */
 import { describe, expect, test } from 'vitest';
 import { parseAst } from 'vitest/node';
@@ -48,7 +48,7 @@ const files = [
   ...[...filesBelow('src'), ...filesBelow('test')].filter((file) => file.endsWith('.ts')),
   ...filesBelow('docs').filter((file) => file.endsWith('.md')),
   ...filesBelow('scripts'),
-  ...['README.md', 'ARCHITECTURE.md'],
+  ...['README.md', 'ARCHITECTURE.md', 'hostler.schema.json'],
 ].filter((file) => !allowed.has(file) && (!file.startsWith('test/') || isTest(file)));
 
 /** The top folder of a file. Its sentences are checked in one test. */

@@ -1,11 +1,12 @@
-/** hostler.schema.json matches the definitions. `UPDATE=1` rewrites it. */
+/** hostler.schema.json matches the definitions and describes every key. `UPDATE=1` rewrites it. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { hostConfigKeys } from '../../src/config/known-keys.js';
-import { hostConfigJsonSchema, hostConfigSchemaKeys } from './json-schema.js';
+import { bareJsonSchema, hostConfigJsonSchema, hostConfigSchemaKeys, keysIn } from './json-schema.js';
+import { descriptions } from './schema-descriptions.js';
 
 const pathOf = (file: string): string => fileURLToPath(new URL(`../../${file}`, import.meta.url));
 const file = pathOf('hostler.schema.json');
@@ -29,6 +30,26 @@ test('the published schema equals the generated one', () => {
   expect(readFileSync(file, 'utf8'), 'UPDATE=1 npx vitest run test/docs/json-schema.test.ts rewrites it').toBe(
     generated,
   );
+});
+
+const keys = keysIn(hostConfigJsonSchema());
+
+test('every key has a description of its own path', () => {
+  const wrong = keys.filter(([path, { description }]) => !description || description !== descriptions.get(path));
+  expect(wrong.map(([path]) => path)).toEqual([]);
+});
+
+test('every description has a key', () => {
+  const paths = new Set(keys.map(([path]) => path));
+  expect([...descriptions.keys()].filter((path) => !paths.has(path))).toEqual([]);
+});
+
+test('every description consists of sentences', () => {
+  expect([...descriptions].filter(([, text]) => !/^[A-Z`].*\.$/.test(text))).toEqual([]);
+});
+
+test('the definitions, which each start of Hostler loads, have no descriptions', () => {
+  expect(keysIn(bareJsonSchema()).filter(([, { description }]) => description !== undefined)).toEqual([]);
 });
 
 test('the schema has every key of the top level', () => {

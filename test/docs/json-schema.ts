@@ -1,6 +1,7 @@
 /**
  * Generates the JSON Schema of `hostler.json`, for editors, from the definitions that parse it.
- * Not here: rules beyond types, such as which servers a group may name (src/config/host-config.ts).
+ * Not here: rules beyond types, such as which servers a group may name (src/config/host-config.ts); the description of each key
+ * (schema-descriptions.ts).
  */
 import * as z from 'zod/mini';
 import { identityEntry } from '../../src/config/auth-settings.js';
@@ -12,6 +13,7 @@ import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { secretsEntry } from '../../src/config/secrets/secrets-settings.js';
 import { treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
+import { descriptions } from './schema-descriptions.js';
 
 const name = z.string();
 /** Keys of clients, which client-config.ts translates. */
@@ -52,7 +54,41 @@ const hostConfig = z.strictObject({
 
 export const hostConfigSchemaKeys: readonly string[] = Object.keys(hostConfig.shape);
 
-export function hostConfigJsonSchema(): Record<string, unknown> {
+interface Schema {
+  description?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly additionalProperties?: Schema | boolean;
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+}
+
+/** Each key that a user can write, with its schema. `*` in a path stands for the name of an entry. A path can occur twice. */
+export function keysIn(
+  { properties = {}, additionalProperties, items, anyOf = [] }: Schema,
+  at = '',
+): [string, Schema][] {
+  const members = Object.entries(properties);
+  if (typeof additionalProperties === 'object') members.push(['*', additionalProperties]);
+  return [
+    ...members.flatMap(([key, schema]): [string, Schema][] => {
+      const path = at === '' ? key : `${at}.${key}`;
+      return [[path, schema], ...keysIn(schema, path)];
+    }),
+    ...[...anyOf, ...(items ? [items] : [])].flatMap((schema) => keysIn(schema, at)),
+  ];
+}
+
+/** The schema that the definitions make, without descriptions. */
+export function bareJsonSchema(): Record<string, unknown> {
   const { $schema, ...schema } = z.toJSONSchema(hostConfig, { io: 'input', target: 'draft-7' });
   return { $schema, title: 'hostler.json', ...schema };
+}
+
+export function hostConfigJsonSchema(): Record<string, unknown> {
+  const schema = bareJsonSchema();
+  for (const [path, key] of keysIn(schema)) {
+    const description = descriptions.get(path);
+    if (description !== undefined) key.description = description;
+  }
+  return schema;
 }

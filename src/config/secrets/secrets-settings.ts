@@ -23,16 +23,9 @@ const ttl = z
 const execEntry = z.strictObject({
   argv: z
     .array(text(8_192), 'must be a list: the program and its arguments')
-    .check(z.minLength(1, 'must name a program'), z.maxLength(100, 'has too many entries'))
-    .check(z.describe('The program and its arguments. No shell is involved.')),
-  env: z
-    ._default(z.array(text(256)).check(z.maxLength(100, 'has too many entries')), [])
-    .check(
-      z.describe(
-        'Names of variables that the program gets from the environment of Hostler, besides PATH, HOME and the like.',
-      ),
-    ),
-  ttl: z._default(ttl, '1h').check(z.describe('How long the output is cached.')),
+    .check(z.minLength(1, 'must name a program'), z.maxLength(100, 'has too many entries')),
+  env: z._default(z.array(text(256)).check(z.maxLength(100, 'has too many entries')), []),
+  ttl: z._default(ttl, '1h'),
 });
 
 export const secretsEntry = z.strictObject({
@@ -43,13 +36,7 @@ export const secretsEntry = z.strictObject({
     ),
     {},
   ),
-  strict: z
-    ._default(z.boolean('must be true or false'), false)
-    .check(
-      z.describe(
-        'Whether a server with a secret in its arguments is disabled: every local user can read the arguments of a process.',
-      ),
-    ),
+  strict: z._default(z.boolean('must be true or false'), false),
 });
 
 export type SecretsSettings = Readonly<z.infer<typeof secretsEntry>>;
