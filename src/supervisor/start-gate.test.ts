@@ -108,9 +108,9 @@ describe('the gate', () => {
   });
 });
 
-/** Fifty starts of 200 ms each on a machine with two processors. */
-function fifty(load: MachineLoad) {
-  const unlimited = { startsPerSecond: Number.POSITIVE_INFINITY, startMs: 200 };
+/** Fifty starts on a machine with two processors. */
+function fifty(load: MachineLoad, startMs = 200) {
+  const unlimited = { startsPerSecond: Number.POSITIVE_INFINITY, startMs };
   const gate = gateOf({ ...unlimited, concurrent: new StartPace(load, 2) });
   for (let i = 0; i < 50; i++) gate.enter(`s${i}`);
   gate.clock.advance(60_000);
@@ -131,6 +131,22 @@ describe('starts that follow the load', () => {
     expect(fifty({ idleShare: () => 0, freeBytes: () => 8 * GiB })).toEqual({
       lastAtMs: 1_200,
       mostRunning: 8,
+      left: 0,
+    });
+  });
+
+  test('on busy processors the number doubles with each round of quick starts', () => {
+    expect(fifty({ idleShare: () => 0, freeBytes: () => 8 * GiB }, 40)).toEqual({
+      lastAtMs: 80,
+      mostRunning: 29,
+      left: 0,
+    });
+  });
+
+  test('quick starts do not exceed the limit of memory', () => {
+    expect(fifty({ idleShare: () => 0, freeBytes: () => GiB / 4 }, 40)).toEqual({
+      lastAtMs: 480,
+      mostRunning: 4,
       left: 0,
     });
   });

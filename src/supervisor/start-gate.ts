@@ -120,6 +120,7 @@ export class StartGate implements Gate {
       isOver = true;
       cancelSlot();
       this.#running--;
+      if (typeof this.#concurrent !== 'number') this.#concurrent.ended(this.#clock.nowMs() - nowMs);
       this.#admit();
     };
     const cancelSlot = this.#clock.at(nowMs + this.#slotMs, done);

@@ -1,6 +1,7 @@
 /**
  * How many servers may start at once: as many as the machine can handle. The number grows while processors are idle, because
- * then the starting servers wait for something else, such as the network. Memory limits it.
+ * then the starting servers wait for something else, such as the network. It also grows by one with each quick start, as the
+ * window of a TCP connection does: on a busy machine, processors are never idle, but quick servers need not wait. Memory limits it.
  * Not here: the queue of starts (start-gate.ts).
  *
  * Invariant: the result is at least the number of processors and at most `startsMax`.
@@ -17,6 +18,8 @@ const startsMax = 64;
 /** Initial limit: enough starts to keep all processors busy. */
 const startsPerProcessor = 4;
 const idleShareMin = 0.1;
+/** A start that ended within this time has hardly slowed the others down. */
+const quickMs = 150;
 /** Memory that a starting server is assumed to need. */
 const bytesPerStart = 64 * 1024 * 1024;
 export const paceMs = 50;
@@ -45,6 +48,11 @@ export class StartPace {
   /** Call it every `paceMs` while starts wait. */
   look(): void {
     if (this.#load.idleShare() >= idleShareMin) this.#starts = Math.min(startsMax, 2 * this.#starts);
+  }
+
+  /** Call it when a start has ended. */
+  ended(tookMs: number): void {
+    if (tookMs < quickMs) this.#starts = Math.min(startsMax, this.#starts + 1);
   }
 
   get concurrent(): number {
