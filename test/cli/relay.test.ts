@@ -229,6 +229,20 @@ describe('R2 a lost host', () => {
     expect(ledger()).toEqual(['a', 'b', 'b']);
   });
 
+  test('the relay prints each line of the next host once', async () => {
+    place.configure({ mcpServers: { wrong: { comand: 'x' }, one: fixtureEntry() }, idleExit });
+    const relay = new Running(relayArgs());
+    const joined = (times: number) => () => relay.stderr.split('joined Hostler').length === times + 1;
+    await eventually('it has joined', joined(1));
+    expect((await place.hostler('restart')).code).toBe(0);
+    relay.child.stdin?.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
+    await eventually('it has joined again', joined(2));
+    relay.child.stdin?.end();
+    const lines = (await relay.closed).stderr.split('\n').filter((line) => line.includes('wrong: needs a command'));
+    // One line of each host; the lines differ in their time.
+    expect([lines.length, new Set(lines).size]).toEqual([2, 2]);
+  });
+
   test('after `down` relays exit with 0', async () => {
     place.configure({ idleExit });
     const relays = [new Running(relayArgs()), new Running(relayArgs())];

@@ -123,6 +123,8 @@ class RelayRun {
         ...['--data-dir', dataDir, ...flags.flatMap(([name, value]) => [`--${name}`, value])],
       ],
       open: () => openLink(file, hello, systemClock),
+      // The tail of the previous host reads the same file, and would print the same lines.
+      onLaunch: () => this.#tail?.close(),
       onLine: (line) => process.stderr.write(`${neutraliseLine(line, lineChars)}\n`),
     });
   }

@@ -17,6 +17,7 @@ test('lines that the host logs in the moment before it accepts the relay are pas
     ...{ dataDir, config: dataDir, givenConfig: dataDir, env: process.env, clock: systemClock },
     command: ['/bin/sh', '-c', 'echo a warning; : >"$0"', ready],
     signal: new AbortController().signal,
+    onLaunch: () => {},
     onLine: (line) => lines.push(line),
     open: async (): Promise<Opened> => {
       if (++tries === 1) return { kind: 'absent' };
@@ -36,6 +37,7 @@ test('R1 if nothing can be created in the data directory, the relay waits for no
   const opened = await joinHost({
     ...{ dataDir, config: folder, givenConfig: folder, env: process.env, clock: systemClock, command: [] },
     signal: new AbortController().signal,
+    onLaunch: () => {},
     onLine: () => {},
     open: async () => ({ kind: 'absent' }),
   });
@@ -51,7 +53,7 @@ function setUp(script: string, part: Partial<HostStart> = {}) {
   const ran = path.join(dataDir, 'ran');
   const join = () =>
     joinHost({
-      ...{ dataDir, config, givenConfig: config, env: process.env, clock: systemClock, onLine: () => {} },
+      ...{ dataDir, config, givenConfig: config, env: process.env, clock: systemClock, onLaunch: () => {}, onLine: () => {} },
       signal: new AbortController().signal,
       command: ['/bin/sh', '-c', script, ran],
       open: async () => ({ kind: 'absent' }),

@@ -27,6 +27,8 @@ export interface HostStart {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly open: () => Promise<Opened>;
+  /** Called before a host is started: from now on `onLine` reports what it logs. */
+  readonly onLaunch: () => void;
   /** Called for each line that the started host logs until it is ready. */
   readonly onLine: (line: string) => void;
 }
@@ -87,7 +89,8 @@ interface StartedHost {
   readonly lines: string[];
 }
 
-async function launch({ dataDir, config, command, env, onLine }: HostStart): Promise<StartedHost> {
+async function launch({ dataDir, config, command, env, onLaunch, onLine }: HostStart): Promise<StartedHost> {
+  onLaunch();
   const log = hostLogPath(dataDir);
   closeSync(openSync(log, 'a', 0o600));
   chmodSync(log, 0o600);
