@@ -80,4 +80,11 @@ describe('commands accept the slug or the label of a server', () => {
     expect(readTarget(servers, '@21st-dev/magic/a')).toEqual({ server: '@21st-dev', tool: 'magic/a' });
     expect(readTarget(servers, 'none')).toEqual({ server: 'none' });
   });
+
+  test('a dot separates the tool too, after the slug of a server that exists', () => {
+    expect(readTarget(servers, 'magic.a.b/c')).toEqual({ server: 'magic', tool: 'a.b/c' });
+    expect(readTarget(servers, 'magic/a.b')).toEqual({ server: 'magic', tool: 'a.b' });
+    expect(readTarget(servers, 'none.a')).toEqual({ server: 'none.a' });
+    expect(readTarget([{ name: 'ab', label: 'magic.a' }, ...servers], 'magic.a')).toEqual({ server: 'ab' });
+  });
 });

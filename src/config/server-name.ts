@@ -59,12 +59,16 @@ export const findServer = (servers: Iterable<NamedServer>, text: string): string
 };
 
 /**
- * Reads `SERVER` or `SERVER/TOOL`. A label may contain slashes, so it is recognised only as the whole text. The server need not
- * exist.
+ * Reads `SERVER`, `SERVER/TOOL` or `SERVER.TOOL`, as `call` writes it. A label may contain slashes and dots, so it is recognised
+ * only as the whole text. The server need not exist; a dot ends the slug of one that exists.
  */
 export function readTarget(servers: Iterable<NamedServer>, text: string): ServerTarget {
-  const whole = findServer(servers, text);
+  const all = [...servers];
+  const whole = findServer(all, text);
   if (whole !== undefined) return { server: whole };
-  const slash = text.indexOf('/');
-  return slash < 0 ? { server: text } : { server: text.slice(0, slash), tool: text.slice(slash + 1) };
+  // A slug has no dot.
+  const dot = text.indexOf('.');
+  const isDotted = dot > 0 && all.some(({ name }) => name === text.slice(0, dot));
+  const end = isDotted ? dot : text.indexOf('/');
+  return end < 0 ? { server: text } : { server: text.slice(0, end), tool: text.slice(end + 1) };
 }
