@@ -6,6 +6,7 @@ import type { LogLevel } from '../../config/listen-settings.js';
 import type { HostEvent, HostEventKind, HostEventOf } from '../../host/host-events.js';
 import { formatDuration } from '../../kernel/duration.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { embedder } from '../../policy/operation.js';
 import { stateText } from './states.js';
 
 const textChars = 300;
@@ -104,4 +105,4 @@ const authLines: Readonly<Record<HostEventOf<'auth'>['status'], EventLine>> = {
 const isDifference = (status: string): boolean => ['changed', 'renamed', 'reworded'].includes(status);
 
 const principalText = ({ id, role }: { readonly id: string; readonly role: string | undefined }): string =>
-  role === undefined ? name(id) : `${name(id)} (${name(role)})`;
+  role === undefined ? (id === embedder.id ? 'the operator' : name(id)) : `${name(id)} (${name(role)})`;
