@@ -288,6 +288,14 @@ describe('the file is watched', () => {
     expect(running.stderr).not.toContain('is in effect');
   });
 
+  test('a server that hangs at its start is reported by the end of the start only', async () => {
+    place.configure({ mcpServers: { hung: { command: 'sleep', args: ['1000'], timeouts: { start: '300ms' } } } });
+    const running = place.up();
+    await running.ready();
+    await eventually('the start has failed', () => running.stderr.includes("'hung' did not become ready"));
+    expect(running.stderr).not.toContain('keeps reconnecting');
+  });
+
   test('a broken edit changes nothing and is reported', async () => {
     place.configure({ mcpServers: { good: fixtureEntry() } });
     const running = place.up();
