@@ -53,7 +53,15 @@ function setUp(script: string, part: Partial<HostStart> = {}) {
   const ran = path.join(dataDir, 'ran');
   const join = () =>
     joinHost({
-      ...{ dataDir, config, givenConfig: config, env: process.env, clock: systemClock, onLaunch: () => {}, onLine: () => {} },
+      ...{
+        dataDir,
+        config,
+        givenConfig: config,
+        env: process.env,
+        clock: systemClock,
+        onLaunch: () => {},
+        onLine: () => {},
+      },
       signal: new AbortController().signal,
       command: ['/bin/sh', '-c', script, ran],
       open: async () => ({ kind: 'absent' }),
