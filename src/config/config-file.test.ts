@@ -4,7 +4,7 @@ import path from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, describe, expect, test } from 'vitest';
-import { HostError } from '../kernel/errors.js';
+import { faultsOf, HostError } from '../kernel/errors.js';
 import { parseConfigText, readConfigFile } from './config-file.js';
 import { parseHostConfig } from './host-config.js';
 
@@ -46,6 +46,11 @@ describe('a mistake in the text is reported with its line and column', () => {
     [`${'['.repeat(70)}${']'.repeat(70)}`, 'h.json:1:66: is nested more than 64 deep'],
   ])('%j', (text, message) => {
     expect(errorOf(() => parseConfigText(text, 'h.json')).message).toBe(message);
+  });
+
+  test('once, also where the parser finds several at one place', () => {
+    const faults = faultsOf(errorOf(() => parseConfigText('{ "a": { "b": {', 'h.json')));
+    expect(faults.map(({ message }) => message)).toEqual(['h.json:1:16: close brace expected']);
   });
 });
 
