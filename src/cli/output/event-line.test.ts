@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { HostEvent, HostEventOf } from '../../host/host-events.js';
+import type { HostEventOf } from '../../host/host-events.js';
 import { eventLine } from './event-line.js';
 
 const freeze = (cause: HostEventOf<'freeze'>['cause']): HostEventOf<'freeze'> => ({
@@ -19,6 +19,14 @@ test.each([
   [{ id: 'bob', role: undefined }, 'bob'],
 ])('the line of a denial names the caller in the words of `hostler why`', (caller, words) => {
   const principal = { ...caller, scopes: [] };
-  const line = eventLine({ kind: 'denied', atMs: 0, server: 'a', tool: 'x', action: 'call', principal } as HostEvent);
+  const line = eventLine({
+    kind: 'denied',
+    atMs: 0,
+    server: 'a',
+    tool: 'x',
+    requestId: undefined,
+    action: 'call',
+    principal,
+  });
   expect(line?.text).toBe(`call of x denied for ${words}`);
 });
