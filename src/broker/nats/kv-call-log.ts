@@ -88,7 +88,9 @@ export class KvCallLog implements CallLog {
     const { owner, storeId } = this;
     const key = keyOf(id);
     const known = this.#known.get(key);
-    const found = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#locate(key));
+    // In another store than the row was written in, another host may have begun the call since.
+    const isCurrent = known?.seq === version && known.row?.storeId === this.storeId;
+    const found = (isCurrent ? openRow(known) : undefined) ?? (await this.#locate(key));
     if (!found || isRemoved(found)) return undefined;
     if (found.seq !== version || hasOutcome(found.row)) return this.#withReply(id, found);
     const [attempts, write] = [found.row.attempts + 1, this.store.newWrite()];

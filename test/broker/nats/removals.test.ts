@@ -96,3 +96,26 @@ test.each(['before', 'after'])(
     expect(found).toEqual(later.map(() => 'running'));
   },
 );
+
+test('a call that waits at its host does not begin in an older copy of the store: another host may have run it since', async () => {
+  const [first, second] = [await open('first'), await open('second')];
+  const { row } = await first.log.receive(newCall('k1', { state: 'received' }));
+  const stores = [first.store, second.store];
+  const restart = async (change: () => void) => {
+    await server.kill();
+    await eventually('both lost it', () => stores.every(({ id }) => id.checking !== undefined));
+    change();
+    await server.start();
+    await eventually('both are back', async () => {
+      await clock.advanceAsync(1_000);
+      return stores.every(({ id }) => id.checking === undefined);
+    });
+  };
+  await restart(() => server.backUp());
+  expect(await second.log.begin(idOf('k1'), row.version)).toBe('begun');
+  await second.log.finish(idOf('k1'), 'second', outcome('{"n":1}'));
+  const { storeId } = first.log;
+  await restart(() => server.restore());
+  expect(first.log.storeId).not.toBe(storeId);
+  expect(await first.log.begin(idOf('k1'), row.version)).toMatchObject({ state: 'uncertain' });
+});
