@@ -274,7 +274,8 @@ class Login {
     if (cut.length > 0) throw loginRefused(server, 'scope_ceiling', `: ${cut.join(' ')}`);
     const allowed = scopesMax ? union.filter((scope) => scopesMax.includes(scope)) : union;
     // Alone it would take the place of the default scopes, which the server grants if none are asked for.
-    const isOffline = allowed.length > 0 && as.scopes_supported?.includes('offline_access') === true;
+    const isInMax = scopesMax?.includes('offline_access') ?? true;
+    const isOffline = isInMax && allowed.length > 0 && as.scopes_supported?.includes('offline_access') === true;
     return isOffline && !allowed.includes('offline_access') ? [...allowed, 'offline_access'] : allowed;
   }
 

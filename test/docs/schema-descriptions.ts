@@ -109,7 +109,8 @@ const auth: Readonly<Record<string, string>> = {
   clientMetadataUrl:
     'The URL of a client id metadata document. Hostler uses it as client id if the authorization server supports this.',
   scopes: 'The scopes that a login asks for. Default: the scopes that the server names.',
-  scopesMax: 'The only scopes that a login may ask for, apart from `offline_access`. Default: no limit.',
+  scopesMax:
+    'The only scopes that a login may ask for. Without `offline_access` some servers give no refresh token. Default: no limit.',
   resource:
     'The value of the OAuth parameter `resource`; `false` leaves the parameter out. Default: what the server names, else its URL without the query.',
   authorizeParams: 'Further parameters of the login page, such as `audience`.',

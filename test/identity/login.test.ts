@@ -145,6 +145,8 @@ describe('a login', () => {
     expect(await asked({ scopes: ['own'] })).toBe('own');
     as.scopesSupported = ['c1', 'offline_access'];
     expect(await asked()).toBe('c1 offline_access');
+    expect(await asked({ scopesMax: ['c1'] })).toBe('c1');
+    expect(await asked({ scopesMax: ['c1', 'offline_access'] })).toBe('c1 offline_access');
     expect(await rig.reason({ url, auth: { scopesMax: ['other'] } })).toBe('scope_ceiling');
   });
 
