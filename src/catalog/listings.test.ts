@@ -53,11 +53,11 @@ function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyList
     store: {
       load: () => recalled,
       isStored: () => saved.length > 0 || recalled !== emptyListing,
-      save(_name, _print, { facts: said, lists }, onUnkept) {
+      save(_name, _print, { facts: said, lists, inputs }, onUnkept) {
         lastUnkept = onUnkept;
         const failure = failures.shift();
         if (failure) onUnkept(failure);
-        else saved.push({ facts: said, lists: new Map(lists) });
+        else saved.push({ facts: said, lists: new Map(lists), inputs });
       },
     },
     onProblem: (error) => problems.push(error),
@@ -305,4 +305,35 @@ test.each([
   expect(put(still, bob)).toEqual([false, shown]);
   known.learnFacts(still, facts, offered);
   expect(known.wasListed(still)).toBe(true);
+});
+
+test.each([
+  ['variables', (TOKEN: string) => ({ env: { TOKEN } }), ['tools/list', 'prompts/list']],
+  [
+    'headers',
+    (authorization: string) => ({ command: undefined, url: 'https://example.com/mcp', headers: { authorization } }),
+    ['tools/list'],
+  ],
+])('E1 a stored listing that was read with other %s is shown, and counts as unseen', (_what, given, shown) => {
+  const { known, managed, saved } = open(given('ann'));
+  known.learnTools(managed, [item('t')], hints);
+  known.learnFacts(managed, facts, offered);
+  known.learnList(managed, 'prompts/list', { items: [item('of ann')], ...hints });
+  known.save(managed);
+  const stored = saved.at(-1) as Listing;
+  const restarted = (entry: Record<string, unknown>, listing: Listing) => {
+    const next = open(entry, listing);
+    next.known.restore(next.managed);
+    const lists = [...(next.known.known('a')?.lists.keys() ?? [])];
+    return { ...next, isListed: next.known.wasListed(next.managed), lists };
+  };
+  expect(restarted(given('ann'), stored)).toMatchObject({ isListed: true, lists: ['tools/list', 'prompts/list'] });
+  const bobs = restarted(given('bob'), stored);
+  expect(bobs).toMatchObject({ isListed: false, lists: shown });
+  // The facts are the same, but the next start must know with which variables they were read.
+  bobs.known.learnFacts(bobs.managed, facts, offered);
+  bobs.known.save(bobs.managed);
+  expect(restarted(given('bob'), bobs.saved.at(-1) as Listing).isListed).toBe(true);
+  // A listing of an earlier version of Hostler does not say how it was read.
+  expect(restarted(given('bob'), { ...stored, inputs: undefined }).isListed).toBe(true);
 });

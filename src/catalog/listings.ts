@@ -13,7 +13,7 @@ import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { CatalogServer, KnownFacts, KnownList, KnownServer, ShownItem, ShownList } from './catalog-server.js';
 import { checkItem, faultsIn, type ItemFault } from './list-repair.js';
 import { repairNotes } from './repair-notes.js';
-import { hasSameInputs } from './server-origin.js';
+import { inputsHashOf } from './server-origin.js';
 import { emptyListing, type Listing, type ListingStore } from './store/listings-table.js';
 
 interface ListingsParts {
@@ -47,6 +47,8 @@ interface ListingRecord {
   isOff?: boolean;
   /** The lists belong to another account or to other variables, and were not read again yet. */
   isOutdated?: boolean | undefined;
+  /** Variables or headers with which the facts were read (server-origin.ts); undefined: unknown. */
+  inputs?: string | undefined;
 }
 
 export class Listings {
@@ -122,21 +124,29 @@ export class Listings {
 
   /**
    * Takes over the listing of the same program or address under this name, and returns its tools. `before`: the replaced
-   * server. If variables or headers differ, the old listing is shown until the new server is listed. Other headers may belong
-   * to another account: resources and prompts may be private, so only the tools are taken over.
+   * server; without it, the stored listing is taken over. If variables or headers differ, the old listing is shown until the new server
+   * is listed. Other headers may belong to another account: resources and prompts may be private, so only the tools are taken over.
    */
   restore(server: CatalogServer, before?: CatalogServer): readonly ListedItem[] {
     const { name, spec } = server.definition;
     const takeOver = this.#carried(server, before);
-    const isOther = takeOver && before && !hasSameInputs(before.definition.spec, spec);
+    const { facts, lists: all, inputs } = takeOver ?? this.#load(server);
+    const isOther = inputs !== undefined && inputs !== inputsHashOf(spec);
     const isOutdated = isOther || takeOver?.isOutdated;
-    const { facts, lists: all } = takeOver ?? this.#load(server);
     const lists = isOther && !isStdio(spec) ? new Map([...all].filter(([method]) => method === 'tools/list')) : all;
     const revision = ++this.#revisions;
     const isUnsaved = takeOver?.isUnsaved ?? false;
     // Most idle servers have no listing, so they get no record.
     if (facts || lists.size > 0)
-      this.#records.set(server, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved, isOutdated });
+      this.#records.set(server, {
+        facts,
+        lists: new Map(lists),
+        shown: undefined,
+        revision,
+        isUnsaved,
+        isOutdated,
+        inputs,
+      });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
   }
@@ -180,6 +190,9 @@ export class Listings {
     const record = this.#recordOf(server);
     record.isOutdated = false;
     record.session = ++this.#revisions;
+    const inputs = inputsHashOf(server.definition.spec);
+    if (record.inputs !== inputs) record.isUnsaved = true;
+    record.inputs = inputs;
     const gone = [...record.lists.keys()].filter((method) => method !== 'tools/list' && !offered.includes(method));
     if (gone.length === 0 && record.facts && sameFacts(record.facts, facts)) return;
     record.facts = facts;

@@ -5,7 +5,6 @@
  * token must not turn a changed tool into a new one.
  */
 import { hash } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
 import { compositeKey } from '../policy/composite-key.js';
@@ -35,11 +34,17 @@ export function originOf(spec: ServerSpec): string {
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
 
-/** False if variables or headers differ, which may belong to another account. */
-export const hasSameInputs = (a: ServerSpec, b: ServerSpec): boolean => isDeepStrictEqual(inputsOf(a), inputsOf(b));
+const inputsHashChars = 6;
 
-const inputsOf = (spec: ServerSpec): unknown =>
-  isAttached(spec) ? undefined : isStdio(spec) ? { ...spec.env } : { ...spec.headers };
+/**
+ * Hash of the variables or headers of a server, which may belong to another account; undefined for an attached server. It is stored with
+ * lists, and is too short to find a weak secret by trying candidates.
+ */
+export function inputsHashOf(spec: ServerSpec): string | undefined {
+  if (isAttached(spec)) return undefined;
+  const inputs = Object.entries((isStdio(spec) ? spec.env : spec.headers) ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+  return hash('sha256', JSON.stringify(inputs), 'base64url').slice(0, inputsHashChars);
+}
 
 /** Lists that were read with pins off get their own key, because they were never compared with pins. */
 export const listsOriginOf = ({ spec, pins }: ServerDefinition): string =>

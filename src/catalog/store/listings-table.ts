@@ -23,6 +23,8 @@ export interface Listing {
   readonly facts: KnownFacts | undefined;
   /** Lists as the server sent them, approved or not. */
   readonly lists: ReadonlyMap<ListMethod, KnownList>;
+  /** Variables or headers with which it was read (server-origin.ts); undefined: unknown. */
+  readonly inputs?: string | undefined;
 }
 
 /** `pins`: the pins could not be written, which was reported already. */
@@ -46,6 +48,7 @@ export const emptyListing: Listing = { facts: undefined, lists: new Map() };
 interface Head {
   readonly origin: string;
   readonly pins: string | undefined;
+  readonly inputs?: string | undefined;
   readonly facts?: Omit<KnownFacts, 'capabilities' | 'serverInfo'> & {
     readonly capabilities: string;
     readonly serverInfo?: string | undefined;
@@ -105,9 +108,9 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
       const head = sets.head(server);
       return head !== undefined && isValid(JSON.parse(head) as Head, server, origin);
     },
-    save(server, origin, { facts, lists }, onFailed) {
+    save(server, origin, { facts, lists, inputs }, onFailed) {
       // A copy, because the caller keeps changing its map.
-      const listing: Listing = { facts, lists: new Map(lists) };
+      const listing: Listing = { facts, lists: new Map(lists), inputs };
       const value: QueuedListing = { origin, listing };
       function* steps(): Generator<undefined, void> {
         if (!(yield* write(server, origin, listing))) onFailed('pins');
@@ -138,7 +141,7 @@ function rowsOf({ lists }: Listing): SetRow<Buffer>[] {
   return rows;
 }
 
-function listingOf({ facts, lists }: Head, rows: readonly StoredRow[]): Listing {
+function listingOf({ facts, lists, inputs }: Head, rows: readonly StoredRow[]): Listing {
   const itemsOf = new Map<string, ListedItem[]>(Object.keys(lists).map((method) => [method, []]));
   for (const { name, tag, text } of rows)
     itemsOf.get(tag)?.push({ key: namesIn(name)[1] ?? '', raw: Buffer.from(text) });
@@ -148,7 +151,7 @@ function listingOf({ facts, lists }: Head, rows: readonly StoredRow[]): Listing 
     trustSound(items, soundBy);
     if (isListMethod(method)) known.set(method, { ...hints, items });
   }
-  return { facts: facts && factsOf(facts), lists: known };
+  return { facts: facts && factsOf(facts), lists: known, inputs };
 }
 
 const factsOf = ({ capabilities, serverInfo, ...facts }: NonNullable<Head['facts']>): KnownFacts => ({
@@ -159,7 +162,7 @@ const factsOf = ({ capabilities, serverInfo, ...facts }: NonNullable<Head['facts
 });
 
 /** Stores buffers as text: the JSON of the server must not change by a byte, for example in 64-bit integers. */
-function headOf({ facts, lists }: Listing, origin: string, pins: string | undefined): Head {
+function headOf({ facts, lists, inputs }: Listing, origin: string, pins: string | undefined): Head {
   const texts = facts && {
     ...facts,
     capabilities: facts.capabilities.toString('utf8'),
@@ -168,7 +171,7 @@ function headOf({ facts, lists }: Listing, origin: string, pins: string | undefi
   const hints = [...lists].map(
     ([method, { items, ttlMs, isPublic }]) => [method, { ttlMs, isPublic, soundBy: soundBy(items) }] as const,
   );
-  return { origin, pins, ...(texts === undefined ? {} : { facts: texts }), lists: Object.fromEntries(hints) };
+  return { origin, pins, inputs, ...(texts === undefined ? {} : { facts: texts }), lists: Object.fromEntries(hints) };
 }
 
 /** The whole listing if it fits, otherwise only its tools. Undefined: the tools do not fit, and the rest alone is useless. */

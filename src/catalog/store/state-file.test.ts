@@ -296,15 +296,16 @@ describe('listings', () => {
       instructions: 'one\ntwo',
     };
     const prompts = { items: [tool('p', '{"name":"p"}')], ttlMs: 60_000, isPublic: true };
-    const all: Listing = { facts, lists: new Map([...listing([tool('t')]).lists, ['prompts/list', prompts]]) };
+    const lists: Listing['lists'] = new Map([...listing([tool('t')]).lists, ['prompts/list', prompts]]);
+    const all: Listing = { facts, lists, inputs: 'i' };
     listings.save('a', 'f', all, fail);
     expect(listings.load('a', 'f')).toEqual(all);
     expect(listings.load('a', 'other').lists.size).toBe(0);
     const huge = { ...prompts, items: [tool('p', 'x'.repeat(listingBytesMax))] };
-    listings.save('a', 'f', { facts, lists: new Map([...all.lists, ['prompts/list', huge]]) }, fail);
+    listings.save('a', 'f', { ...all, lists: new Map([...all.lists, ['prompts/list', huge]]) }, fail);
     state.flush();
     expect([...listings.load('a', 'f').lists.keys()]).toEqual(['tools/list']);
-    expect(listings.load('a', 'f').facts).toEqual(facts);
+    expect(listings.load('a', 'f')).toMatchObject({ facts, inputs: 'i' });
   });
 });
 
