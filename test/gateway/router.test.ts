@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
+import type { Client } from '../../src/gateway/exchange.js';
 import { deferred } from '../../src/kernel/deferred.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { RpcRefusal } from '../../src/session/rpc-response.js';
@@ -455,6 +456,28 @@ describe('tool calls', () => {
 });
 
 describe('a call that was parked', () => {
+  test('ends when its client is gone, has another role, or the gateway stops', () => {
+    const ends: ((client: Client) => boolean)[] = [];
+    let closed = 0;
+    const bridge: Bridge = {
+      relay: (request) => request.send({}),
+      endWaiting: (isMeant) => void ends.push(isMeant),
+      close: () => void closed++,
+    };
+    const { router } = new FakeGateway(two, bridge);
+    const other = { ...modern, id: 'other', principal: { id: 'other', role: 'reader', scopes: [] } };
+    const isEnded = () => [modern, other].map((client) => ends.at(-1)?.(client));
+    router.endedBeforeOpen({ id: 'other' });
+    expect(isEnded()).toEqual([false, true]);
+    router.keysChanged((principal) => (principal === other.principal ? undefined : principal));
+    expect(isEnded()).toEqual([false, true]);
+    router.keysChanged((principal) => ({ ...principal, role: 'writer' }));
+    expect(isEnded()).toEqual([true, true]);
+    expect(closed).toBe(0);
+    router.close();
+    expect(closed).toBe(1);
+  });
+
   test('continues for the new exchange, with its token and log level', async () => {
     const { promise, resolve } = deferred();
     let moved: ((exchange: FakeExchange) => void) | undefined;

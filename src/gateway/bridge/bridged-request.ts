@@ -9,7 +9,7 @@ import type { ServerEra } from '../../session/eras/server-era.js';
 import type { Era } from '../../wire/channel.js';
 import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/methods.js';
-import type { Exchange } from '../exchange.js';
+import type { Client, Exchange } from '../exchange.js';
 import { type ClientCapability, describeCapabilities } from './client-capabilities.js';
 
 export interface Relayed {
@@ -44,6 +44,10 @@ export interface BridgedRequest {
 export interface Bridge {
   /** Rejects with a HostError. If the answer is `input_required`, it contains only questions that this client can answer. */
   relay(request: BridgedRequest): Promise<Relayed>;
+  /** Ends the calls that wait for an answer of these clients: no answer can come. */
+  endWaiting?(isMeant: (client: Client) => boolean): void;
+  /** The gateway stops: no client can continue a call. */
+  close?(): void;
 }
 
 /** Text of a client or server is cut to this length, and JSON-escaped, before an error quotes it. */

@@ -29,5 +29,13 @@ export function claimant<T extends { readonly era: ClientEra }>(
 /** The era of the client decides how questions of a server reach it. */
 export function createBridge(parts: { readonly clock: Clock; readonly random: Random }): Bridge {
   const bridges = new Map(ERAS.map((era) => [era.name, era.createBridge(parts)]));
-  return { relay: (request) => (bridges.get(request.exchange.client.era) as Bridge).relay(request) };
+  return {
+    relay: (request) => (bridges.get(request.exchange.client.era) as Bridge).relay(request),
+    endWaiting: (isMeant) => {
+      for (const bridge of bridges.values()) bridge.endWaiting?.(isMeant);
+    },
+    close: () => {
+      for (const bridge of bridges.values()) bridge.close?.();
+    },
+  };
 }

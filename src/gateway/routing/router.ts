@@ -56,6 +56,7 @@ export class GatewayRouter implements Router {
   readonly #watch: ListWatch;
   readonly #subscriptions: ClientSubscriptions;
   readonly #relay: Relay;
+  readonly #bridge: Bridge;
   readonly #mayBePublic: () => boolean;
   readonly #unlisten: () => void;
   readonly #onProblem: (error: unknown) => void;
@@ -67,6 +68,7 @@ export class GatewayRouter implements Router {
   constructor(options: RouterOptions) {
     const { upstreams, bridge, clock, serverInfo, mayBePublic = () => false, onProblem = () => {} } = options;
     this.#upstreams = upstreams;
+    this.#bridge = bridge;
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
     this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
@@ -128,11 +130,14 @@ export class GatewayRouter implements Router {
 
   keysChanged(now: CurrentPrincipal): void {
     this.#watch.keysChanged(now);
+    // The state with which a client continues a call is valid only for the role that it was issued to.
+    this.#bridge.endWaiting?.(({ principal }) => now(principal) !== principal);
   }
 
   /** Ends listen streams with their result, and releases subscriptions. */
   close(): void {
     this.#unlisten();
+    this.#bridge.close?.();
     this.#subscriptions.close();
     this.#watch.close();
   }
@@ -218,6 +223,7 @@ export class GatewayRouter implements Router {
 
   #forget({ id }: Pick<Client, 'id'>): void {
     this.#levels.forget(id);
+    this.#bridge.endWaiting?.((client) => client.id === id);
     this.#upstreams.endInstance(id);
   }
 

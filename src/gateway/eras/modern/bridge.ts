@@ -33,7 +33,11 @@ interface ModernBridgeParts {
 /** `calls`: only tests pass this table. */
 export function createModernBridge({ clock, calls }: { readonly clock: Clock; readonly calls?: ParkedCalls }): Bridge {
   const parts: ModernBridgeParts = { clock, calls: calls ?? new ParkedCalls(), seal: new StateSeal(clock) };
-  return { relay: (request) => relayModern(request, parts) };
+  return {
+    relay: (request) => relayModern(request, parts),
+    endWaiting: (isMeant) => parts.calls.endWaiting(isMeant),
+    close: () => parts.calls.close(),
+  };
 }
 
 function relayModern(request: BridgedRequest, parts: ModernBridgeParts): Promise<Relayed> {
@@ -74,7 +78,9 @@ function sendFirst(request: BridgedRequest, parts: ModernBridgeParts, members: s
       .send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) })
       .then(translate);
   const { clock, calls } = parts;
-  const seal = (handle: string) => parts.seal.seal('parked', handle, ownerOf(request));
+  // The role of the client may have changed since its first request.
+  const seal = (handle: string, { principal }: Client) =>
+    parts.seal.seal('parked', handle, { ...ownerOf(request), principal });
   return new ParkedCall(request, { clock, calls, translate, seal }).start({ capabilities, members });
 }
 

@@ -104,6 +104,44 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([calls.size, calls.answerBytes.used, clock.pendingTimers]).toEqual([0, 0, 0]);
   });
 
+  test('only the calls that wait for a client that cannot come back are cancelled and forgotten', async () => {
+    const on = bench();
+    const adas = await parkedCall(modern(), on);
+    const bobs = await parkedCall(modern({ principal: 'bob' }), on);
+    const busy = legacyServer();
+    void on.bridge.relay(bridged(modern(), busy.script));
+    busy.ask('elicitation/create', formParams);
+    on.bridge.endWaiting?.(({ principal }) => principal.id === 'ada');
+    expect([adas, bobs].map(({ server }) => server.isCancelled())).toEqual([true, false]);
+    expect(busy.isCancelled()).toBe(false);
+    expect(adas.name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
+    const { requestState } = adas;
+    const late = await on.bridge.relay(bridged(modern(), () => done, { requestState }));
+    expect(parsed(late)).toMatchObject({ data: { fault: 'not_waiting' } });
+    on.bridge.close?.();
+    expect(bobs.server.isCancelled()).toBe(true);
+    // Its question reaches the client, which cannot continue the call any more.
+    await on.clock.advanceAsync(5);
+    expect(busy.isCancelled()).toBe(true);
+    expect([on.calls.size, on.clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('a client whose role changed while it waited continues the call in its new role', async () => {
+    const { bridge, clock, server, requestState } = await parkedCall();
+    const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
+    const waiting = modern();
+    const second = bridge.relay(bridged(waiting, () => done, { inputResponses, requestState }));
+    const principal = { ...waiting.client.principal, role: 'reader' };
+    Object.assign(waiting, { client: { ...waiting.client, principal } });
+    server.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const again = parsed(await second);
+    const more = { inputResponses: Buffer.from('{"ask-2":{}}'), requestState: again.requestState };
+    const third = bridge.relay(bridged(modern({ role: 'reader' }), () => done, more));
+    server.finish();
+    expect(parsed(await third)).toEqual({ content: [] });
+  });
+
   test('a call whose client does not come back is cancelled and forgotten', async () => {
     const { bridge, clock, calls, server, name, requestState } = await parkedCall();
     await clock.advanceAsync(300_000 - 1);

@@ -14,7 +14,7 @@ import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridge
 import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridged-request.js';
 import { type ClientCapability, isDeclared, neededCapability } from '../../bridge/client-capabilities.js';
 import { type InputRequest, inputRequestsMax, inputRequiredBytesMax } from '../../bridge/input-required.js';
-import type { Exchange } from '../../exchange.js';
+import type { Client, Exchange } from '../../exchange.js';
 import { inputRequiredResult } from './own-answers.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
 
@@ -42,7 +42,7 @@ type Outcome = { readonly relayed: Relayed } | { readonly error: unknown };
 export interface ParkedCallPorts {
   readonly clock: Clock;
   readonly calls: ParkedCalls;
-  readonly seal: (handle: string) => string;
+  readonly seal: (handle: string, client: Client) => string;
   /** Translates the server's answer for the client. May throw a HostError. */
   readonly translate: (relayed: Relayed) => Relayed;
 }
@@ -74,6 +74,10 @@ export class ParkedCall implements Resumable {
     this.#exchange = first.exchange;
   }
 
+  get client(): Client {
+    return this.#exchange.client;
+  }
+
   start(options: BridgeOptions): Promise<Relayed> {
     const waiting = this.#wait(this.#exchange);
     void this.#send(options);
@@ -96,6 +100,13 @@ export class ParkedCall implements Resumable {
     const waiting = this.#wait(exchange, { kind: 'resumed', answered });
     this.#responses = undefined;
     return waiting;
+  }
+
+  /** Ends the call if it waits for its client. */
+  endWaiting(): void {
+    if (this.#state.kind !== 'asked') return;
+    this.#disarmExpiry?.();
+    this.#step({ kind: 'expired' });
   }
 
   async #send(options: BridgeOptions): Promise<void> {
@@ -189,6 +200,7 @@ export class ParkedCall implements Resumable {
       case 'stopGathering':
         return this.#stopGathering?.();
       case 'armExpiry':
+        if (this.#ports.calls.isClosed) return this.#step({ kind: 'expired' });
         this.#disarmExpiry = clock.at(clock.nowMs() + parkedLifeMs, () => this.#step({ kind: 'expired' }));
         return;
       case 'disarmExpiry':
@@ -213,7 +225,7 @@ export class ParkedCall implements Resumable {
   }
 
   #reply(keys: readonly string[]): Relayed {
-    const state = this.#ports.seal(`${this.#id}.${++this.#round}`);
+    const state = this.#ports.seal(`${this.#id}.${++this.#round}`, this.client);
     return inputRequiredResult(
       keys.flatMap((key) => this.#asks.get(key) ?? []),
       state,
@@ -294,14 +306,19 @@ export const parkedPerPrincipalMax = 16;
 export const answerBytesMax = 64 * 1024 * 1024;
 
 export interface Resumable {
+  /** The client of the newest request. */
+  readonly client: Client;
   /** Undefined: the call does not wait for answers of this round. */
   resume(round: number, request: BridgedRequest): Promise<Relayed> | undefined;
+  endWaiting(): void;
 }
 
 export class ParkedCalls {
   readonly #byId = new Map<string, Resumable>();
   readonly #perPrincipal = new Map<string, number>();
   readonly answerBytes = new ByteBudget(answerBytesMax);
+  /** True: no client can continue a call. */
+  isClosed = false;
 
   get size(): number {
     return this.#byId.size;
@@ -322,6 +339,15 @@ export class ParkedCalls {
     const left = (this.#perPrincipal.get(principal) ?? 1) - 1;
     if (left > 0) this.#perPrincipal.set(principal, left);
     else this.#perPrincipal.delete(principal);
+  }
+
+  endWaiting(isMeant: (client: Client) => boolean): void {
+    for (const call of [...this.#byId.values()]) if (isMeant(call.client)) call.endWaiting();
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.endWaiting(() => true);
   }
 
   get(id: string): Resumable | undefined {
