@@ -14,6 +14,7 @@ const subscriber = (uri: string, principal = 'ada', server = 'a'): Subscriber =>
   uri,
   principal: fakePrincipal(principal),
   updated: () => {},
+  holdAgain: () => {},
 });
 const refusal = (add: () => void) => {
   try {

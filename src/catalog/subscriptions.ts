@@ -45,6 +45,8 @@ export interface Subscriber {
   readonly uri: string;
   readonly principal: Principal;
   readonly updated: (params: Buffer) => void;
+  /** Keeps a server that was added again under the name running, too. */
+  readonly holdAgain: () => void;
 }
 
 export class Subscriptions {
@@ -66,8 +68,13 @@ export class Subscriptions {
     const { chargeRead, targetOf } = this.#parts;
     chargeRead(server, uri, principal);
     const target = targetOf(server, instance, principal.id);
-    const subscriber: Subscriber = { server, target: target.key, uri, principal, updated };
-    const release = target.hold();
+    let release = target.hold();
+    const holdAgain = () => {
+      const before = release;
+      release = target.hold();
+      before();
+    };
+    const subscriber: Subscriber = { server, target: target.key, uri, principal, updated, holdAgain };
     let isOver = false;
     const unsubscribe = () => {
       if (isOver) return;
@@ -88,6 +95,11 @@ export class Subscriptions {
 
   uris(target: string): readonly string[] {
     return this.#table.uris(target);
+  }
+
+  /** Call it when a removed server was added again: its subscribers are still subscribed. */
+  added(server: string): void {
+    for (const { holdAgain } of this.#table.all(server)) holdAgain();
   }
 
   /** Handles `notifications/resources/updated` of a server or instance. */
@@ -146,6 +158,10 @@ export class SubscriptionTable {
     row.chars -= uri.length;
     if (row.byUri.size === 0) this.#rows.delete(target);
     return true;
+  }
+
+  all(target: string): Subscriber[] {
+    return [...(this.#rows.get(target)?.byUri.values() ?? [])].flatMap((subscribers) => [...subscribers]);
   }
 
   uris(target: string): string[] {

@@ -160,7 +160,10 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       stderrTails.forget(name);
       return ended;
     },
-    restore: (managed, before) => listOperations.restore(managed, before),
+    restore: (managed, before) => {
+      listOperations.restore(managed, before);
+      if (!before) subscriptions.added(managed.definition.name);
+    },
     marks,
   });
   const onRepaired = (name: string, notes: readonly string[]) => events.emit(name, { kind: 'repaired', notes });

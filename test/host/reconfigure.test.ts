@@ -153,4 +153,20 @@ describe('reconfigure', () => {
     await eventually('the update has arrived', () => heard.length === 1);
     end();
   });
+
+  test('a subscribed server that is removed and added again runs again until the subscription ends', async () => {
+    const { host, entry, starts } = await open();
+    const heard: Buffer[] = [];
+    const principal = { id: 'ada', role: undefined, scopes: [] };
+    const end = await host.subscribe('a', 'r:1', principal, (params) => heard.push(params));
+    await host.reconfigure({ mcpServers: {} });
+    await host.reconfigure({ mcpServers: { a: entry('a', { keepAlive: '50ms' }) } });
+    await eventually('it runs again', () => starts('a')[0] === 2 && host.known('a')?.isReady);
+    await host.call('a', 'say', { method: 'notifications/resources/updated', params: { uri: 'r:1' } });
+    await eventually('the update has arrived', () => heard.length === 1);
+    expect(host.status()[0]?.leases.bindings).toBe(1);
+    end();
+    await eventually('it stops when it is idle', () => host.known('a')?.state === 'registered');
+    expect(starts('a')).toEqual([2]);
+  });
 });
