@@ -4,7 +4,8 @@
  * Not here: HTTP rules (oauth-http.ts), registration (registration.ts).
  *
  * Invariants: a failed check ends discovery; the next address is tried only if the document is not at this one. No request reaches an
- * authorization server before the resource was checked. The rules of 2025-03-26 apply only if no newer server can be meant.
+ * authorization server before the resource was checked. The rules of 2025-03-26 apply only if every
+ * address of the resource metadata answers that there is none, and no other issuer is known for the server.
  */
 import type { AuthorizationServer as Metadata } from 'oauth4webapi';
 import type { Clock } from '../kernel/clock.js';

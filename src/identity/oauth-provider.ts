@@ -20,14 +20,20 @@ import { clientRefused, noTokenNow, ofServer } from './identity-errors.js';
 
 const stepUpsMax = 2;
 const stepUpMs = 60 * 60_000;
-/** Automatic step-ups of one server, whatever their scopes: the server chooses the scopes that it asks for. */
+/**
+ * Limit of automatic step-ups of one server in `burstMs`. It counts step-ups for all scopes together: a server can ask for other scopes
+ * each time.
+ */
 const stepUpsPerBurst = 4;
 const burstMs = 10_000;
 const stepUpsPerHour = 20;
 const scopesCountMax = 100;
 const tooManyScopes = `the server has asked for more than ${scopesCountMax} scopes; tell its operator`;
 const advicesMax = 100;
-/** A caller gets `reconnecting` this long before its attempt runs out of time: such an attempt would ask the user to log in. */
+/**
+ * A caller stops waiting this long before its deadline and gets `reconnecting`. An attempt that still runs at the deadline would count as
+ * failed, and the caller would be told to log in.
+ */
 const leaveMs = 1_000;
 /**
  * After a server has named another authorization server, its metadata is not read again within this time. It is shorter than the time between
@@ -47,7 +53,7 @@ export interface ProviderParts {
   readonly keySource: AuthDescription['store'];
   /** Error of the store, if it cannot be opened. */
   readonly storeError: () => HostError | undefined;
-  /** Called when logins in other processes matter from now on: this server needs a login, or has one that may end. */
+  /** Starts watching for logins and logouts of other processes. Called if this server needs a login, or has one that may end. */
   readonly watch: () => void;
   /** Called when the server has been removed. */
   readonly release: (provider: OAuthProvider) => void;
@@ -69,8 +75,8 @@ export class OAuthProvider implements AuthProvider {
   /** Automatic step-ups of the last hour (`client_credentials`). */
   #stepUps: { readonly set: string; readonly atMs: number }[] = [];
   /**
-   * One attempt at a time: the later of two that run together would replace the scopes of the other. An attempt continues when its
-   * callers leave, and the next one looks first whether it is still needed.
+   * One attempt at a time: if two ran together, the grant of the second would replace that of the first and lack its scopes. An attempt
+   * continues when its callers leave. The next attempt first checks whether it is still needed.
    */
   readonly #turns = new KeyedMutex();
   #movedUntilMs = 0;
