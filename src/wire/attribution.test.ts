@@ -131,7 +131,7 @@ describe('a question of the server', () => {
     expect([whom(), answers()]).toEqual([['new'], []]);
   });
 
-  test('an error in it reaches only its own handler', () => {
+  test('is answered with an error if its handler throws, and the error is reported once', () => {
     const errors: unknown[] = [];
     const { call, elicit, answers } = setUp({ handlerError: (error) => errors.push(error) });
     call('ann', {
@@ -242,7 +242,7 @@ describe('an abandoned request', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('after its deadline is forgotten five seconds after the server was notified, too', () => {
+  test('that ended by its deadline is also forgotten five seconds after the server was notified', () => {
     const { clock, call, elicit, whom, answers } = setUp();
     call('gone', { deadlineAtMs: 2_000 });
     clock.advance(1_000);
@@ -316,7 +316,7 @@ describe('an abandoned request', () => {
     expect([late, broken, refused, unsent].map(({ whom }) => whom())).toEqual([[], [], ['ann'], ['ann']]);
   });
 
-  test('and more than a thousand others stay possible causes as long as the newest', () => {
+  test('is forgotten together with a thousand others, five seconds after the newest of them', () => {
     const { clock, call, elicit, whom, reply } = setUp();
     const stops = Array.from({ length: 1_001 }, () => {
       const stop = new AbortController();
@@ -592,7 +592,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([whom(), errorOf(answers()[0])]).toEqual([[], { code: -32603, message: refused }]);
   });
 
-  test('E3 an origin is proof, whatever has ended: a stream, or the id of a named request', () => {
+  test('E3 a stream or the id of a named request is proof, even if a request of another client has just ended', () => {
     const { channel, as, reply, whom, told, answers } = twoClients();
     const ann = as('ann');
     reply(ann);

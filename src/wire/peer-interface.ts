@@ -8,7 +8,7 @@ import type { InboundRequest } from './inbound-requests.js';
 export interface DeadlineExtension {
   readonly byMs: number;
   readonly untilMs: number;
-  /** Time until which the server may work, even if the caller allows less. Absent: until the deadline of the request. */
+  /** The server may work on the request until this time, even if the caller gives it up earlier. Absent: the deadline of the request. */
   readonly allowedUntilMs?: number;
 }
 
@@ -36,7 +36,7 @@ export interface RequestOptions extends CauseHandlers {
   /** Receives raw params of progress. The token is the id of the request (`nextId`) and must be in its params. */
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   readonly extend?: DeadlineExtension | undefined;
-  /** Token in the params, if it belongs to an earlier request with the same params. */
+  /** Progress token in the params, if it is not the id of this request: params that are sent again keep their first token. */
   readonly progressToken?: number | undefined;
   readonly http?: HttpFacts | undefined;
   /** Opaque id of the client. Messages caused by a request of one client reach no other client. */
