@@ -59,8 +59,8 @@ export interface GatedCircuit {
   readonly breaker: Breaker;
   readonly isLost: boolean;
   /**
-   * How long requests have waited since the last message of the server, measured when a caller gives up a request sent at
-   * `sentAtMs`. 0 without a connection.
+   * Called when a caller gives up a request that was sent at `sentAtMs`. Returns how long given-up requests, this one included, have waited
+   * in total since the last message of the server. 0 without a connection.
    */
   silentMs(sentAtMs: number, nowMs: number): number;
   /** Probes the open session; undefined if no session is open. Settles within 5 s. */
@@ -129,7 +129,7 @@ export class Breaker {
   #reported: Circuit = 'closed';
   #isRetired = false;
 
-  /** `onChange` reports the end of the open time with the first trial, because no timer runs. */
+  /** No timer runs at the end of the open time, so `onChange` reports `half_open` when the first trial is admitted. */
   constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
     this.#plan = plan;
     this.#onChange = onChange;
