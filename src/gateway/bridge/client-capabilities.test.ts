@@ -27,7 +27,7 @@ describe('the capability that a request needs', () => {
     expect(neededCapability('vendor/ask', undefined)).toBeUndefined();
   });
 
-  test('is not declared by a capability without the mode or member that it needs', () => {
+  test('is not declared if the client declares the capability without the needed mode or member', () => {
     expect(isDeclared('url', capabilitiesOf('{"elicitation":{}}'))).toBe(false);
     expect(isDeclared('samplingTools', capabilitiesOf('{"sampling":{}}'))).toBe(false);
   });
@@ -39,7 +39,7 @@ describe('the capability that a request needs', () => {
     expect(requiredCapabilities(new Set(['sampling']))).toBe('{"sampling":{}}');
   });
 
-  test('a client that declares nothing cannot be asked', () => {
+  test('is declared by no client without a capability for requests: such a client cannot be asked', () => {
     expect(acceptsRequests(capabilitiesOf('{"experimental":{}}'))).toBe(false);
     expect(acceptsRequests(capabilitiesOf('{"roots":{}}'))).toBe(true);
   });
