@@ -111,7 +111,7 @@ test('R2 a listen stream that a new host opened again reports once that each gra
   expect(table.settle().again.length).toBe(1);
 });
 
-test('R2 a new host gets the session of a legacy client again, and the client gets none of those answers', () => {
+test('R2 the session of a legacy client is opened again at a new host, and the client gets no second answer to its requests', () => {
   const table = new RequestTable();
   expect(table.replay()).toEqual([]);
   client(table, request(1, 'initialize', { protocolVersion: '2025-11-25' }));
@@ -184,7 +184,7 @@ test('a line that is not a message is forwarded, and the host answers it', () =>
   expect(table.refuse(lineOf(request(5, 'tools/list')), error)).toContain('"retryable":true');
 });
 
-test('a request that the host refuses without its id is not recorded', () => {
+test('a request is not recorded if the host answers it with an error that has no id', () => {
   const table = new RequestTable();
   expect(client(table, request('x'.repeat(1_025), 'tools/list'))).toBe('forward');
   expect(client(table, request(1, 'tools/list', { values: Array(100_001).fill(0) }))).toBe('forward');
@@ -206,7 +206,7 @@ test('R2 a line with a byte order mark or blanks in front is recorded like any o
   expect(again.map(String)).toEqual([`\t${lineOf(request(4, 'ping'))}`]);
 });
 
-test('R2 of two requests with one id each is answered, whichever the host answers first, and neither is sent again', () => {
+test('R2 two requests with the same id are both answered, whichever the host answers first, and neither is sent again', () => {
   const table = new RequestTable();
   client(table, request(1, 'tools/list'));
   client(table, request(1, 'tools/call', { name: 'x' }));
