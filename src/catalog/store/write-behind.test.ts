@@ -45,7 +45,7 @@ test('X18 each turn runs one step', async () => {
   expect([later.get('a'), later.get('b')]).toEqual([undefined, undefined]);
 });
 
-test('a queued entry counts for readers; a newer one, or a write at once, replaces it', async () => {
+test('readers get a queued entry; a newer entry or an immediate write of its key replaces it', async () => {
   const { later, row, turn } = watch();
   later.put('a', row('A'), true);
   expect(later.get('a')).toBe('A');

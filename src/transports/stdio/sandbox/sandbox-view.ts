@@ -211,7 +211,7 @@ class ViewBuilder {
     for (const entry of this.#hostPaths.hidden) {
       if (this.#mounts.covering(entry)?.kind !== 'read') continue;
       const facts = await stat(entry).catch(() => undefined);
-      // A hidden file can be visible only in a system folder. Then its whole folder is hidden.
+      // A file cannot be shown as empty, so its whole folder is. Only system folders can still show such a file here: others omit it.
       if (facts)
         this.#mounts.add({ kind: 'empty', at: facts.isDirectory() ? entry : path.dirname(entry), sealed: true });
     }
