@@ -39,7 +39,7 @@ export const tooLargeCall = (call: CallTarget, limit: number, actual: number): H
   });
 
 const lateHints: Record<Execution, string> = {
-  uncertain: 'it may have run: look before you call it again, or allow more time',
+  uncertain: 'it may have run: look at its effect before you call it again, or allow more time',
   not_executed: 'the call was not sent: see whether the broker can be reached',
 };
 export const lateCall = (call: CallTarget, execution: Execution): HostError =>

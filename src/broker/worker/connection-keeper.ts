@@ -134,7 +134,7 @@ export class ConnectionKeeper {
   #heard(message: HostMessage): void {
     if (message.op === 'manifest') return this.#learner?.heard(message.id, message.body);
     if (message.op === 'serving')
-      this.#learner?.fail(connectFailed('a host began to serve after the question was sent'));
+      this.#learner?.fail(connectFailed('a host began to serve after this worker had asked for its tools'));
     if (message.op !== 'manifest_changed') return this.#parts.heard(message);
     if (message.revision !== this.#status.manifest?.revision) this.stale();
   }

@@ -126,7 +126,7 @@ function inUse(file: string, { pid, idleExitMs }: Partial<RunningFacts>): HostEr
     });
   return new HostError('invalid_spec', `${other} runs this configuration already, started by a client`, {
     ...details,
-    hint: 'hostler status uses it; to serve HTTP: hostler down, then hostler up',
+    hint: 'hostler status shows it; to serve HTTP: hostler down, then hostler up',
   });
 }
 
