@@ -59,7 +59,10 @@ export class Manifests {
   readonly #byRole = new Map<string | undefined, RoleManifest>();
   /** Revisions of servers and rules from which `#byRole` was made. */
   #signature = '';
-  /** The tools of the servers are collected only after a change, because every call asks for a manifest several times. */
+  /**
+   * Revision of the rules at the last `#refresh`. While it and the servers are unchanged, `#refresh` returns at once: a call asks for a
+   * manifest several times.
+   */
   #rules = '';
   #isStale = true;
   #cancelLook: Cancel | undefined;
@@ -226,7 +229,7 @@ function nameTwins(tools: readonly ManifestTool[], byName: Map<string, readonly 
 
 function revisionOf(tools: readonly ManifestTool[], denied: HostError | undefined): string {
   const hash = createHash('sha256');
-  // A role that is listed later and still has no tools gets another revision, because the reason is gone.
+  // The reason is part of the revision: if the role is listed later and still has no tools, its workers must learn that the reason is gone.
   if (denied) hash.update(`denied\0${denied.message}\0`);
   for (const { server, name, raw } of tools) hash.update(`${server}\0${name}\0${raw.length}\0`).update(raw);
   return hash.digest('base64url').slice(0, 22);

@@ -290,7 +290,7 @@ class SqliteCallLog implements CallLog {
     this.#flushSoon();
   }
 
-  /** As known from the last sweep. A row that got its outcome after that sweep stays for at least `keptMs`. */
+  /** Uses the expiry times of the last sweep. They lack rows that got their outcome later: each of these is kept for at least `keptMs`. */
   readonly #firstExpiryMs: FirstExpiry = (kind, worker) => {
     const known = this.#expiries?.[kind] ?? new Map<string, number>();
     const first = worker === undefined ? Math.min(...known.values()) : (known.get(worker) ?? never);
