@@ -42,7 +42,7 @@ test.each([
   ['refusal of questions after a request of another client', `${recentEndMs / 1_000} s`],
   ['questions that wait', `${queuedRequestsMax}, for ${queuedRequestMs / 1_000} s`],
   ['time in which', `${gatherMs} ms`],
-  ['the same after', `${afterRefusalMs} ms`],
+  ['the same wait', `${afterRefusalMs} ms`],
 ])('%s: %s', (start, words) => {
   expect(limit(start)).toBe(words);
 });
