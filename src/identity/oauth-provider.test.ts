@@ -199,6 +199,28 @@ describe('AC-A20 a grant without a person that needs more scopes', () => {
     expect(store.readGrant(row.id)?.scopes).toEqual(['a', 'one', 'two']);
   });
 
+  test('AC-A20 auth.scopesMax also limits the first token and the scopes of later ones', async () => {
+    const asked: string[] = [];
+    const limited = (more: object, refusal: TokenAnswer = { kind: 'refused', error: 'invalid_grant' }) =>
+      setup(
+        async () => refusal,
+        { ...auth, scopesMax: ['one', 'two'], ...more },
+        async (scopes) => void asked.push(scopes.join(' ')),
+      );
+    const outcome = async ({ recovery, refused }: ReturnType<typeof setup>, kind: 'token' | 'scope', scope: string) => {
+      const refusal = refused(kind, challenge(scope));
+      const ended = await recovery.recover(refusal, limits);
+      return ended === 'refused' ? recovery.explain(refusal).details.reason : ended;
+    };
+    expect(await outcome(limited({}), 'token', 'one admin')).toBe('scope_ceiling');
+    expect(asked).toEqual([]);
+    expect(await outcome(limited({}), 'token', 'one')).toBe('renewed');
+    expect(await outcome(limited({ scopes: ['two', 'other'] }), 'token', 'admin')).toBe('renewed');
+    // The token has the scope `a`, which `scopesMax` does not allow.
+    expect(await outcome(limited({}), 'scope', 'one')).toBe('renewed');
+    expect(asked).toEqual(['one', 'two', 'one']);
+  });
+
   test('AC-A20 a server that asks for another scope with each call causes four requests in 10 s, and 20 in an hour', async () => {
     const asked: number[] = [];
     const { clock, recovery, refused, provider } = setup(

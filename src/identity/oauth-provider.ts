@@ -209,7 +209,9 @@ export class OAuthProvider implements AuthProvider {
       return this.#refuse(undefined, details.reason, `${message}; ${hint}`);
     }
     if (this.#auth.grant === 'client_credentials') {
-      const scopes = this.#auth.scopes ?? scopesOf(bearerChallenge(challenge)?.params.get('scope'));
+      const named = scopesOf(bearerChallenge(challenge)?.params.get('scope'));
+      if (!this.#auth.scopes && !this.#isAllowed(named)) return this.#refuseBeyondMax(undefined, named);
+      const scopes = this.#auth.scopes ?? named;
       const sent = this.#grant?.peek();
       return this.#turns.runExclusive('', async () => {
         const now = this.#grant?.peek();
@@ -233,7 +235,9 @@ export class OAuthProvider implements AuthProvider {
     const { clock } = this.#parts;
     if (clock.nowMs() < this.#movedUntilMs) return false;
     try {
-      const grant = await this.#parts.acquire(scopes, challenge);
+      const { scopesMax } = this.#auth;
+      const allowed = scopesMax ? scopes.filter((scope) => scopesMax.includes(scope)) : scopes;
+      const grant = await this.#parts.acquire(allowed, challenge);
       this.#grant = grant;
       this.#seen = grant.row;
       this.#parts.watch();
@@ -256,7 +260,6 @@ export class OAuthProvider implements AuthProvider {
     const asked = missingScopes(challenge);
     const row = this.#grant?.row;
     if (!row) return this.#renew(challenge);
-    const { scopesMax } = this.#auth;
     const list = asked.join(' ');
     const refuse = (reason: string, hint: string) => this.#refuse(asked, reason, hint);
     if (asked.length === 0)
@@ -266,8 +269,7 @@ export class OAuthProvider implements AuthProvider {
       );
     if (hasScopes(row, asked))
       return refuse('scope_not_honoured', `the server refuses scopes that the token has (${list}); tell its operator`);
-    if (scopesMax && !asked.every((scope) => scopesMax.includes(scope)))
-      return refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
+    if (!this.#isAllowed(asked)) return this.#refuseBeyondMax(asked, asked);
     if (this.#auth.grant === 'client_credentials')
       return this.#turns.runExclusive('', () => this.#stepUpAlone(asked, challenge));
     const union = unionOf(row, asked);
@@ -301,6 +303,16 @@ export class OAuthProvider implements AuthProvider {
     this.#stepUps.push({ set, atMs: nowMs });
     this.#onNews('step_up');
     return this.#acquire(union, challenge);
+  }
+
+  #isAllowed(scopes: readonly string[]): boolean {
+    const { scopesMax } = this.#auth;
+    return !scopesMax || scopes.every((scope) => scopesMax.includes(scope));
+  }
+
+  #refuseBeyondMax(asked: readonly string[] | undefined, wanted: readonly string[]): false {
+    const hint = `the server wants ${wanted.join(' ')}, which auth.scopesMax does not allow`;
+    return this.#refuse(asked, 'scope_ceiling', hint);
   }
 
   #denied(asked: readonly string[]): boolean {
