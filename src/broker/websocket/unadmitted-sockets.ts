@@ -15,7 +15,7 @@ interface Place {
 export class UnadmittedSockets {
   readonly #clock: Clock;
   readonly #timedOut: () => void;
-  /** By address and port, because a TLS socket does not name the TCP socket below it. */
+  /** By addresses and port, because a TLS socket does not name the TCP socket below it. */
   readonly #places = new Map<string, Place>();
 
   constructor(clock: Clock, timedOut: () => void) {
@@ -61,4 +61,6 @@ export class UnadmittedSockets {
   }
 }
 
-const idOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
+/** The port of a client may have a connection to each address of this machine. */
+const idOf = ({ remoteAddress, remotePort, localAddress }: Socket): string =>
+  `${remoteAddress} ${remotePort} ${localAddress}`;
