@@ -176,6 +176,14 @@ test('an ask without an answer is repeated, and nothing is sent', async () => {
   expect(connection.requests).toHaveLength(1);
 });
 
+test('an answer that is slower than the next ask still counts: each of them may be', async () => {
+  const { connection, clock } = await received();
+  await clock.advanceAsync(11_000);
+  expect(connection.asked).toHaveLength(2);
+  connection.asked[0]?.answer({ running: [], resend: ['k1'] });
+  expect(connection.requests).toHaveLength(2);
+});
+
 test('an ask that brings replies is repeated at once: more of them may wait', async () => {
   const { table, settle, start, connection, clock } = await received();
   for (const key of ['k2', 'k3']) {

@@ -94,7 +94,7 @@ export class CallTable {
   /** Cancelled calls that may have arrived, with their deadlines. A host may miss a cancel, so it is repeated until a reply comes. */
   readonly #cancels = new Map<string, number>();
   readonly #acks: Acknowledgements;
-  /** Keys of the `ask` messages without an answer, by id. */
+  /** Keys of the latest `ask` messages without an answer, by id. */
   readonly #questions = new Map<string, readonly string[]>();
   #cancelAsk: Cancel | undefined;
   #connection: WorkerConnection | undefined;
@@ -311,13 +311,14 @@ export class CallTable {
   }
 
   #asked(id: string, { running, resend }: AskedCalls): void {
-    const keys = this.#questions.get(id);
-    if (!keys) return;
-    this.#questions.delete(id);
     for (const key of resend) {
       const open = this.#calls.get(key);
       if (open && this.#isWaiting(key)) this.#send(open);
     }
+    const keys = this.#questions.get(id);
+    // A late answer: the calls were asked for again meanwhile.
+    if (!keys) return;
+    this.#questions.delete(id);
     const isOpen = new Set([...running, ...resend]);
     // The host sent replies with this answer. It may hold more back until this worker has read some.
     const left = keys.filter((key) => this.#isWaiting(key));
