@@ -242,7 +242,8 @@ describe('TLS', () => {
     const clock = new FakeClock();
     const tls = certificate(folder, 'IP:127.0.0.1');
     const place = await open({ clock, listen: { host: '0.0.0.0', port: 0, tls } });
-    await place.raw({ ca: readFileSync(tls.cert) }).opened;
+    const first = place.raw({ ca: readFileSync(tls.cert) });
+    await first.opened;
     certificate(folder, 'IP:127.0.0.1,DNS:other.example');
     clock.advance(5_000);
     await place.raw({ ca: readFileSync(tls.cert), headers: { host: 'other.example' } }).opened;
@@ -250,6 +251,8 @@ describe('TLS', () => {
     clock.advance(5_000);
     expect(place.events).toContainEqual({ kind: 'problem', error: expect.objectContaining({ code: 'invalid_spec' }) });
     await place.raw({ ca: readFileSync(tls.cert) }).opened;
+    // The limit of 5 s holds for sockets that are not upgraded.
+    expect([first.socket.readyState, place.turnedAway]).toEqual([first.socket.OPEN, []]);
   });
 
   test('cuts a socket in its handshake at once when the broker closes', async () => {
