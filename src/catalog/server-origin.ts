@@ -38,7 +38,7 @@ const inputsHashChars = 6;
 
 /**
  * Hash of the variables or headers of a server, which may belong to another account; undefined for an attached server. It is stored with
- * lists, and is too short to find a weak secret by trying candidates.
+ * lists in state.db, which only its user can read: a reader who knows all other values can confirm a guess of a weak secret with it.
  */
 export function inputsHashOf(spec: ServerSpec): string | undefined {
   if (isAttached(spec)) return undefined;
