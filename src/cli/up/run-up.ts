@@ -374,7 +374,7 @@ class Run {
     const error = this.#locate(given);
     if (isRemark(error)) return this.#noteOnce(error);
     // The first list has waited long enough for a server that still starts: an event will tell how the start ends.
-    if (error.code === 'reconnecting' && !isHostError(error.cause)) return;
+    if (error.code === 'reconnecting' && error.details.reason === undefined && !isHostError(error.cause)) return;
     // An event has already logged an unavailable server; only the hint of its cause is new.
     const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
     const { server, field } = error.details;
