@@ -245,7 +245,8 @@ const broker: Readonly<Record<string, string>> = {
   'listen.port': 'The port of the broker. 0: any free port.',
   'listen.allowedHosts':
     'Further host names that workers may use, in addition to the addresses of the broker and the names of its certificate.',
-  'listen.allowedOrigins': 'Origins of web pages that may connect to the broker, such as `https://example.com`.',
+  'listen.allowedOrigins':
+    'Values of the `Origin` header with which workers may connect, such as `https://example.com`.',
   'listen.tls': 'PEM files of the certificate and its key. With them workers connect to `wss://`.',
   'listen.tls.cert': 'The PEM file of the certificate. A relative path starts at the folder of the configuration.',
   'listen.tls.key': 'The PEM file of the private key. A relative path starts at the folder of the configuration.',
