@@ -296,6 +296,15 @@ describe('the file is watched', () => {
     expect(running.stderr).not.toContain('keeps reconnecting');
   });
 
+  test('a start that waits for nats-server reports it, and ends at once when it is stopped', async () => {
+    place.configure({ mcpServers: {}, broker: { url: 'nats://127.0.0.1:1', durability: 'process' } });
+    const running = place.up();
+    await eventually('the wait is reported', () => running.stderr.includes('the NATS server cannot be reached'));
+    expect((await place.hostler('down')).code).toBe(0);
+    expect((await running.closed).code).toBe(1);
+    expect(running.stderr.split('cannot be reached')).toHaveLength(2);
+  });
+
   test('a broken edit changes nothing and is reported', async () => {
     place.configure({ mcpServers: { good: fixtureEntry() } });
     const running = place.up();

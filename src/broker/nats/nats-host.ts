@@ -26,6 +26,8 @@ import {
 } from './nats-client.js';
 
 export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
+  /** How long a start waits for nats-server. 30 s by default: a restart of nats-server must not end a host that starts meanwhile. */
+  readonly waitMs?: number;
   readonly identities: Identities;
   readonly clock: Clock;
   readonly onEvent: (event: BrokerEvent) => void;
@@ -39,20 +41,21 @@ const goneMs = 10_000;
 const thereMs = 1_000;
 const ownersMax = 1_000;
 const closeMs = 2_000;
-/** How long a start waits for nats-server. */
-const startMs = 5_000;
+const startMs = 30_000;
 const startRetryMs = 250;
 
 /** nats-server may be starting too, or restart meanwhile. */
 export async function openNatsHost(options: NatsHostOptions): Promise<Engine> {
-  const { clock } = options;
-  const untilMs = clock.nowMs() + startMs;
-  for (;;) {
+  const { clock, onEvent, waitMs = startMs } = options;
+  const untilMs = clock.nowMs() + waitMs;
+  for (let isReported = false; ; isReported = true) {
     try {
       return await openOnce(options);
     } catch (error) {
       const isPassing = isHostError(error) && (error.details.reason === 'unreachable' || error.code === 'transport');
       if (!isPassing || clock.nowMs() >= untilMs) throw error;
+      // An address may be wrong, so the operator hears of the first failure at once.
+      if (!isReported) onEvent({ kind: 'problem', error });
       await sleep(clock, startRetryMs);
     }
   }

@@ -259,10 +259,7 @@ class Run {
     const drainS = this.#drainMs() / 1_000;
     const wait = drainS === 0 ? '' : `; running requests have up to ${drainS} s`;
     this.#logText('info', `${signal}: stopping${wait}; send it again to stop at once`);
-    const wasServing = this.#isServing;
     this.#endFor('down');
-    // Hostler does not serve yet, so no request has to be drained.
-    if (!wasServing) void this.end().then(() => process.exit(EXIT.failed));
   }
 
   readonly #endFor = (reason: EndReason): void => {
@@ -271,6 +268,8 @@ class Run {
     this.endReason = reason;
     if (this.#options.isRelayed) this.#logText('info', `stopping: ${reason}`);
     this.#stopped.resolve();
+    // A start may wait half a minute for nats-server. Hostler does not serve yet, so no request has to be drained.
+    if (!this.#isServing) void this.end().then(() => process.exit(EXIT.failed));
   };
 
   #drainMs(): number {

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { BrokerEvent } from '../../../src/broker/broker-events.js';
 import { Identities } from '../../../src/broker/identities.js';
 import { type NatsHostOptions, openNatsHost } from '../../../src/broker/nats/nats-host.js';
 import { systemClock } from '../../../src/kernel/clock.js';
@@ -50,7 +51,7 @@ test('B13 a server whose own monitoring port says that it syncs every write is a
   await expect(opening({ monitor: url })).rejects.toMatchObject({ details: { field: 'broker.monitor' } });
   monitor.close();
   monitor.closeAllConnections();
-  await expect(opening({ monitor: url })).rejects.toMatchObject({ code: 'connect_failed' });
+  await expect(opening({ monitor: url, waitMs: 0 })).rejects.toMatchObject({ code: 'connect_failed' });
 });
 
 test('replicas on nats-server older than 2.11 are refused, unless a setting accepts them', async () => {
@@ -109,10 +110,22 @@ test.each([
 test('the second host uses the stores that the first created; an error says that no server can be reached', async () => {
   await opening(process);
   await opening(process);
-  await expect(opening({ url: 'nats://127.0.0.1:1' })).rejects.toMatchObject({
+  await expect(opening({ url: 'nats://127.0.0.1:1', waitMs: 0 })).rejects.toMatchObject({
     code: 'connect_failed',
     message: 'the NATS server cannot be reached',
   });
+});
+
+test('a start waits for a nats-server that is away, and reports that once', async () => {
+  await using other = await startNatsServer();
+  await other.kill();
+  const events: BrokerEvent[] = [];
+  const opened = opening({ ...process, url: other.url, onEvent: (event) => events.push(event) });
+  // Several attempts fail, 250 ms apart.
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  await other.start();
+  await opened;
+  expect(events).toEqual([{ kind: 'problem', error: expect.objectContaining({ code: 'connect_failed' }) }]);
 });
 
 test.each(['nats://nats.example.com:4222', 'nats://10.0.0.1:4222'])(
