@@ -1,4 +1,4 @@
-/** More doublings than this exceed every limit in use, and would overflow. */
+/** Maximum of doublings. More of them exceed every `maxMs` in use, and would overflow. */
 const doublingsMax = 30;
 
 export const backoffMs = (baseMs: number, times: number, maxMs: number): number =>

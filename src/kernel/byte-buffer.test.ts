@@ -34,7 +34,7 @@ test('the buffer that is taken has at most twice the memory of its bytes', () =>
   }
 });
 
-test('a piece beyond the budget is not added, and clearing returns everything to it', () => {
+test('a piece beyond the budget is not added, and `clear` returns all bytes of the buffer to the budget', () => {
   const budget = new ByteBudget(1_000);
   const [one, other] = [new ByteBuffer(budget), new ByteBuffer(budget)];
   expect(one.add(Buffer.alloc(700))).toBe(true);

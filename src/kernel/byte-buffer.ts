@@ -1,8 +1,8 @@
 /**
  * A growable buffer for bytes that arrive in chunks: a body, a line, the data of an event. Bytes are copied into slabs that
  * never move, so adding a byte costs the same at any length.
- * Invariants: unused room is at most 64 KiB, and less than the larger of 256 bytes and the bytes added so far. The slabs count in
- * the budget, if there is one.
+ * Invariants: unused room is at most 64 KiB, and less than the larger of 256 bytes and the bytes added so far. If there is
+ * a budget, the slabs use it.
  */
 import type { ByteBudget } from './byte-budget.js';
 

@@ -14,7 +14,7 @@ test('a value is computed once for equal bytes; a value that must not be cached 
   expect(memo.of(Buffer.from('once'), make, () => false)).toBe('4 once');
 });
 
-test('a cached value does not change with its message', () => {
+test('a cached value does not change when the bytes that it was made from change', () => {
   const memo = new BytesMemo<Buffer>();
   const message = Buffer.from('abc');
   memo.of(message, (bytes) => bytes, keep);

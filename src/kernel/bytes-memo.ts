@@ -27,7 +27,7 @@ export class BytesMemo<T> {
     const key = bytes.toString('latin1');
     let entry = this.#entries.get(key);
     if (entry === undefined) {
-      // The value is computed from a copy, so that it neither retains the message around the bytes nor changes with it.
+      // `make` gets a copy: a value made from `bytes` could retain the whole message around them, and change with it.
       const copy = unpooledCopy(bytes);
       entry = { bytes: copy, value: make(copy) };
       if (!mayKeep(entry.value)) return entry.value;

@@ -5,7 +5,7 @@ export interface CancelSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** For untyped callers. Checks the members, because the bundles of the command line have separate copies of `Cancellation`. */
+/** For untyped callers. Checks the members too: the bundles of the command line have separate copies of `Cancellation`. */
 export const isCancelSignal = (value: unknown): value is CancelSignal =>
   value instanceof Cancellation ||
   value instanceof AbortSignal ||

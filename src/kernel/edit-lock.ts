@@ -40,8 +40,8 @@ function create(file: string, text: string): boolean {
 }
 
 /**
- * Removes the lock of a process that has exited. The waiter that creates a second file, named after the token of this lock, removes
- * the lock. So no other waiter removes a newer lock.
+ * Removes the lock of a process that has exited. Each waiter first tries to create a second file, named after
+ * the token of this lock, and only the one that succeeds removes the lock. So no other waiter removes a newer lock.
  */
 function removeStale(lock: string): boolean {
   const seen = read(lock);

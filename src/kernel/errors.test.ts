@@ -143,6 +143,6 @@ test.each([
   ['nothing', undefined, 'undefined'],
   ['an object without a text', Object.create(null), 'object'],
   ['an error whose message throws', hostile, 'object'],
-])('%s has a text', (_name, thrown, text) => {
+])('the text of a thrown value: %s', (_name, thrown, text) => {
   expect(thrownText(thrown)).toBe(text);
 });

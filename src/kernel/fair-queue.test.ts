@@ -50,7 +50,7 @@ describe('a full queue', () => {
     expect(queue.size).toBe(4);
   });
 
-  test('takes in another party in place of the newest entry of the longest line', () => {
+  test('takes an entry of another party in place of the newest entry of the longest line', () => {
     const queue = filled(4, { a: 4 });
     expect(queue.push('b', entry('b', 1))).toEqual({ admitted: true, displaced: entry('a', 4) });
     expect(drain(queue)).toEqual(['a1', 'b1', 'a2', 'a3']);

@@ -18,7 +18,7 @@ function turnsOf(waitingMax?: number) {
   return { turns, began, take, end };
 }
 
-test('a task starts at once, and the next task of its key after it has ended, even if it failed', async () => {
+test('a task starts at once; the next task of the same key starts when it has ended, even if it failed', async () => {
   const { began, take, end, turns } = turnsOf();
   const first = take('a', 'a1');
   const second = take('a', 'a2');

@@ -34,7 +34,7 @@ export const LIMITS = {
   /** Any other list of a server. It is only forwarded. */
   listBytes: 64 * MiB,
   listItems: 50_000,
-  /** Arguments of a call that are hashed. The call of larger arguments is sent, but not cached, shared or recorded. */
+  /** Arguments of a call that are hashed. A call with larger arguments is sent, but not cached, shared or recorded. */
   hashedBytes: 256 * KiB,
   quotedChars: 2 * KiB,
 } as const;

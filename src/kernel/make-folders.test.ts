@@ -14,7 +14,7 @@ test('missing folders are made for their owner alone; existing folders do not ch
   expect([made, path.dirname(made)].map((each) => statSync(each).mode & 0o777)).toEqual([0o700, 0o700]);
 });
 
-test('a file in the way is an error', () => {
+test('a file at the path of a folder is an error', () => {
   const file = path.join(folder, 'file');
   writeFileSync(file, '');
   expect(() => makeFolders(file)).toThrow(expect.objectContaining({ code: 'EEXIST' }));

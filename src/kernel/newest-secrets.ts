@@ -1,6 +1,6 @@
 /** Redacts the newest values of one secret, not only the current one: a text with an older value may still arrive. */
 
-/** `know` adds a value to redact. `forget` removes one owner of the value; it is redacted as long as it has another owner. */
+/** `know` adds a value to redact. `forget` removes one owner; a value with another owner stays redacted. */
 export interface SecretSink {
   know(value: string, owner?: object): void;
   forget(value: string, owner?: object): void;

@@ -42,21 +42,24 @@ const labelled = [
   (secret: string) => `Set-Cookie: ${secret}`,
 ];
 
-describe('X15 secrets do not survive', () => {
+describe('X15 redaction removes', () => {
   const { redact } = createRedactor();
-  test.each(shapes.map((secret) => [secret.slice(0, 12), secret]))('the shape %s…', (_head, secret) => {
+  test.each(shapes.map((secret) => [secret.slice(0, 12), secret]))('a secret of the shape %s…', (_head, secret) => {
     expect(redact(`before ${secret} after`)).toBe('before [REDACTED] after');
   });
 
-  test.each(labelled.map((label) => [label('SECRET'), label] as const))('the label in %s', (_text, label) => {
-    expect(redact(`log ${label(filler)} end`)).not.toContain(filler);
-  });
+  test.each(labelled.map((label) => [label('SECRET'), label] as const))(
+    'the secret after the label in %s',
+    (_text, label) => {
+      expect(redact(`log ${label(filler)} end`)).not.toContain(filler);
+    },
+  );
 
-  test('a private key that was cut off is redacted up to the end of the text', () => {
+  test('a private key that was cut off, up to the end of the text', () => {
     expect(redact(`x -----BEGIN PRIVATE KEY-----\n${filler}`)).toBe('x [REDACTED]');
   });
 
-  test('given values, in every encoding in which they may appear', () => {
+  test('known values, in every encoding in which they may appear', () => {
     const secret = 'correct "horse" battery/staple';
     const known = createRedactor([secret]).redact;
     const forms = [
@@ -71,7 +74,7 @@ describe('X15 secrets do not survive', () => {
     for (const form of forms) expect(known(form)).not.toContain('horse');
   });
 
-  test('a long secret that contains a short one is redacted as a whole', () => {
+  test('a long secret that contains a short one, as a whole', () => {
     expect(createRedactor(['abcdef', 'abcdef-ghijkl']).redact('<abcdef-ghijkl>')).toBe('<[REDACTED]>');
   });
 });

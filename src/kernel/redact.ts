@@ -12,7 +12,7 @@ const mark = '[REDACTED]';
 /** Shorter values are ordinary words; replacing them would garble all text. */
 const knownValueCharsMin = 6;
 const knownValuesMax = 1_000;
-/** A value with more owners is not forgotten. */
+/** A value that gets more owners than this stays redacted. */
 const ownersMax = 100;
 const noOwner = {};
 
@@ -73,11 +73,11 @@ export interface Redactor {
   /** For text of servers: also redacts what follows a label such as `token:`. */
   readonly redact: Redact;
   /**
-   * For texts that Hostler composes, such as `wants authorization: log in`: does not redact the words after a label. Text of a
-   * server that such a text quotes was redacted before.
+   * For texts that Hostler composes, such as `wants authorization: log in`: does not redact the words after a label. If such
+   * a text quotes a server, the quoted text must have been redacted before.
    */
   readonly mask: Redact;
-  /** Without `owner`, the value is known until it is forgotten without an owner. */
+  /** Redacts the value from now on. If it is added without `owner`, only `forget` without `owner` can end this. */
   know(value: string, owner?: object): void;
   /** The value stays redacted as long as it has another owner. */
   forget(value: string, owner?: object): void;

@@ -14,7 +14,7 @@ function isHarmful(point: number): boolean {
   );
 }
 
-describe('X13 text from outside cannot drive a terminal', () => {
+describe('X13 text from outside cannot control a terminal', () => {
   test.each([
     ['\u001b[31mred\u001b[0m', '\\u{1b}[31mred\\u{1b}[0m'],
     ['\u001b]0;title\u0007', '\\u{1b}]0;title\\u{7}'],
@@ -27,7 +27,7 @@ describe('X13 text from outside cannot drive a terminal', () => {
     expect(neutralise(text)).toBe(shown);
   });
 
-  test('a million random characters leave none that is harmful', () => {
+  test('even if it is a million random characters', () => {
     const random = seededRandom(13);
     let harmful = 0;
     for (let i = 0; i < 20_000; i++) {
@@ -43,7 +43,7 @@ describe('X13 text from outside cannot drive a terminal', () => {
   });
 });
 
-test('one line stays one line and within its length', () => {
+test('neutraliseLine returns one line, cut to the given number of characters', () => {
   expect(neutraliseLine('a\nb\tc', 100)).toBe('a\\nb c');
   expect(neutraliseLine('x'.repeat(1_000), 10)).toBe(`${'x'.repeat(10)}…`);
   expect(neutraliseLine('😀😀', 3)).toBe('😀…');

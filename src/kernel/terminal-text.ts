@@ -42,12 +42,12 @@ const blank = /[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]/gu;
 const codePoint = (character: string): string =>
   `U+${(character.codePointAt(0) as number).toString(16).toUpperCase().padStart(4, '0')}`;
 
-/** The characters of a text that cannot be seen, each once, such as `U+202E`. */
+/** Returns the invisible and the blank characters of a text, each once, such as `U+202E`. */
 export const unseenCharacters = (text: string): string[] => [
   ...new Set([...(text.match(unsafe) ?? []), ...(text.match(blank) ?? [])].map(codePoint)),
 ];
 
-/** Replaces each of these characters by its code point, such as `<U+202E>`. For a reader who compares two texts. */
+/** Replaces each character that `unseenCharacters` finds by its code point, such as `<U+202E>`, for a person who compares two texts. */
 export const showUnseen = (text: string): string =>
   text
     .replace(unsafe, (character) => `<${codePoint(character)}>`)
