@@ -16,7 +16,7 @@ import { createRedactor } from '../kernel/redact.js';
 export interface CreateHostOptions extends HostOptions {
   /**
    * Uses the logins of `hostler login`, and requests tokens for servers with `client_credentials`. True: the store of this user.
-   * An object names another folder, and the key that seals it. Default: no store is opened. A provider that `authProvider`
+   * An object names another folder, and the key that seals its store. Default: no store is opened. A provider that `authProvider`
    * returns has priority.
    */
   readonly identity?: boolean | { readonly dir: string; readonly key?: string };
@@ -43,11 +43,11 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
   return host;
 }
 
-/** A log that has no file yet has no keys, and is not opened. So a call whose key is in a shared log does not depend on it. */
+/** A log without a file has no keys, so it is not opened. A call whose key is in a shared log then does not depend on it. */
 const hasKeys = (stateDir: string | undefined): boolean =>
   stateDir !== undefined && callsFiles.some((name) => existsSync(path.join(stateDir, 'calls', name)));
 
-/** The log renames its file to the second name after the disk has failed. */
+/** After a failure of the disk, the log renames its file to the second name. */
 const callsFiles = ['calls.db', 'calls.db-failed'];
 
 async function withLogins(
