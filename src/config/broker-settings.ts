@@ -25,7 +25,7 @@ const listen = z.extend(z.omit(listenEntry, { drain: true, tls: true }), {
 });
 const limits = z.strictObject({
   connections: count(100_000, 4_096),
-  /** Calls of one worker that run at the same time. The largest value is the most that a worker sends. */
+  /** Maximum of calls of one worker that run at the same time. A worker never sends more than 192. */
   callsPerWorker: count(192, 64),
   /** Bytes that are read from one worker in a second. Has no effect with NATS. */
   bytesPerSecond: count(1024 ** 3, 16 * 1024 ** 2),
@@ -51,7 +51,7 @@ export const brokerEntry = z.strictObject({
   durability: z._default(z.enum(['power', 'process'], 'must be power or process'), 'power'),
   /** NATS only. Number of copies in a cluster. */
   replicas: count(5, 1),
-  /** NATS only. Accepts `replicas` on nats-server before 2.11, where two hosts may run one call after a leader change. */
+  /** NATS only. Accepts `replicas` on nats-server before 2.11, where two hosts may run the same call after a leader change. */
   unsafeReplicas: yesOrNo,
   /** NATS only. Address of the monitoring port, which reports whether the server syncs every write. */
   monitor: z.optional(

@@ -186,7 +186,7 @@ describe('tables and names', () => {
 });
 
 describe('keys that are not known', () => {
-  test('of clients: reported once per file, in one remark for entries and one for the top level', () => {
+  test('of clients are reported once per file: in one remark for all entries and one for the top level', () => {
     const entry = { ...local, autoApprove: [], alwaysAllow: [], frobnicate: 1 };
     const config = {
       inputs: [],
@@ -208,12 +208,12 @@ describe('keys that are not known', () => {
     [{ ...local, enabeld: true }, 'mcpServers.a.enabeld: is not known; did you mean enabled?'],
     [{ ...local, sandbx: 'standard' }, 'mcpServers.a.sandbx: is not known; did you mean sandbox?'],
     [{ ...local, evn: {} }, 'mcpServers.a.evn: is not known; did you mean env?'],
-  ])('of Hostler, misspelt: %j disables the entry', (entry, message) => {
+  ])('of Hostler disable the entry if they are misspelt: %j', (entry, message) => {
     const faults = configFaults({ mcpServers: { a: entry, b: local } });
     expect(faults.map((fault) => fault.message)).toEqual([expect.stringContaining(message)]);
   });
 
-  test('of Hostler at the top level, misspelt: the file is refused, and all faults are reported', () => {
+  test('of Hostler at the top level make the file unusable if they are misspelt, and all faults are reported', () => {
     const faults = configFaults({
       mcpServer: {},
       role: {},
@@ -253,7 +253,7 @@ describe('any JSON', () => {
     ),
   })).value;
 
-  test('never throws, and normalising twice is normalising once', () => {
+  test('is normalised without an error, and a second time without a change', () => {
     fc.assert(
       fc.property(json, (config) => {
         const once = normaliseConfig(config).config;
@@ -263,7 +263,7 @@ describe('any JSON', () => {
     );
   });
 
-  test('beside any entries, a valid entry is never lost', () => {
+  test('beside a valid entry does not remove that entry', () => {
     const table = fc.constantFrom('mcpServers', 'servers', 'context_servers');
     fc.assert(
       fc.property(

@@ -1,7 +1,7 @@
 /**
  * Converts a configuration as MCP clients write it to Hostler's own shape: all servers in `mcpServers`, by slug, with Hostler's keys.
  * Not here: the keys (client-keys.ts), placeholders (placeholders.ts), validation (host-config.ts).
- * Invariants: pure, except that it looks for the file of a command with blanks. Never throws. A configuration in Hostler's shape does
+ * Invariants: pure, except for a check whether a command with blanks is a file. Never throws. A configuration in Hostler's shape does
  * not change, so normalising it twice has no further effect. A key that looks like a misspelt key of Hostler stays, and validation
  * refuses it. No entry is lost: every name of the file is a name of the result.
  */

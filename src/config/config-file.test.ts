@@ -131,7 +131,7 @@ describe('placeholders', () => {
     expect([secrets, problems]).toEqual([['hunter2', 'from a file'], []]);
   });
 
-  test('a placeholder that cannot be filled in disables its entry, and no other', () => {
+  test('that cannot be filled in disable only their own entry', () => {
     write('huge', 'x'.repeat(64 * 1024 + 1));
     const entry = (value: string) => ({ command: 'x', cwd: value });
     const file = write(
@@ -163,7 +163,7 @@ describe('placeholders', () => {
     ]);
   });
 
-  test('in variables and headers, files and commands stay references; nothing that was filled in becomes one', () => {
+  test('for files and commands stay references in variables and headers; a filled-in value never becomes a reference', () => {
     const entry = { url: 'https://x', headers: { A: `Bearer ${dollar('file:token')}`, B: dollar('env:ODD') } };
     const env = { A: `${dollar('env:ODD')}-${dollar('exec:vault')}-${dollar('file:/abs/b')}` };
     const config = {
@@ -182,7 +182,7 @@ describe('placeholders', () => {
     expect([secrets, problems]).toEqual([[odd], []]);
   });
 
-  test('AC-K5 a command works in variables and headers only, and must be configured', () => {
+  test('AC-K5 for commands work only in variables and headers, and only if the command is configured', () => {
     const mcpServers = {
       a: { command: 'x', args: [dollar('exec:vault')] },
       b: { command: 'x', env: { A: dollar('exec:other') } },
@@ -233,7 +233,7 @@ describe('placeholders', () => {
     expect(told(true)).toEqual([0, `mcpServers.a.args.0: ${text}`, `mcpServers.a.args.2: ${text}`]);
   });
 
-  test('if a fault is in no entry, the file is refused', () => {
+  test('outside of all entries make the file unusable if they cannot be filled in', () => {
     const file = write('listen.json', JSON.stringify({ listen: { host: dollar('env:NOT_SET') } }));
     expect(errorOf(() => readConfigFile(file, {})).message).toBe(
       `${file}:1:12: listen.host: the variable NOT_SET is not set`,
@@ -253,7 +253,7 @@ test('E12 a placeholder names a variable, never an inherited member of objects',
   ]);
 });
 
-test('E10 a text of a million brackets is a mistake with its place, and an entry that is too deep is disabled alone', () => {
+test('E10 a text of a million brackets is a syntax error, and an entry that is nested too deep disables only itself', () => {
   expect(errorOf(() => parseConfigText('['.repeat(1_000_000), 'h.json')).details.reason).toBe('syntax');
   const deep = `${'['.repeat(80)}${']'.repeat(80)}`;
   const { config } = readConfigFile(

@@ -95,7 +95,7 @@ function parsed(text: string, file: string) {
   const body = withoutMark(text);
   const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
   const tree = treeOf(withoutForeign(body), errors, wrong);
-  // At the end of a cut file the parser misses one brace for each open object.
+  // If the end of a file is missing, the parser reports one missing brace for each open object, all at the same place.
   const places = errors.filter(({ offset }, i) => errors[i - 1]?.offset !== offset);
   const faults = places.slice(0, syntaxErrorsMax).map(({ offset, error }) => wrong(offset, errorText(error)));
   if (!tree && faults.length === 0) throw wrong(0, 'the file is empty');

@@ -74,10 +74,10 @@ test('a lock of a process that has ended is taken over', () => {
 });
 
 test.each([
-  ['that runs', lockOf(process.pid)],
-  ['of another machine', `1 ${'0'.repeat(16)} another.${hostname()}\n`],
+  ['of a process that runs', lockOf(process.pid)],
+  ['of a process of another machine', `1 ${'0'.repeat(16)} another.${hostname()}\n`],
   ['that does not name its process', ''],
-])('for a lock of a process %s the command waits, and the lock remains', (_what, text) => {
+])('with a lock %s the command fails after a wait, and the lock remains', (_what, text) => {
   writeFileSync(lock(), text);
   const never = () => expect.unreachable();
   expect(() => withEditLock(file, never, 2)).toThrow(

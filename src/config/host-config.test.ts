@@ -66,7 +66,7 @@ test.each([
   [{ unlistedRole: 'deny' }, 'deny'],
   [{ roles: {}, unlistedRole: 'allow' }, 'allow'],
   [{ unlistedRole: 'allow' }, 'allow'],
-])('%j: a role that is not listed: %s', (config, unlistedRole) => {
+])('with %j, unlistedRole is %s', (config, unlistedRole) => {
   expect(parse(config).settings.unlistedRole).toBe(unlistedRole);
 });
 
@@ -99,7 +99,7 @@ describe('D-29 a mistake that makes the whole file unusable is thrown, with its 
     expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
   });
 
-  test('broker: all defaults are filled in, and unknown keys are refused', () => {
+  test('in broker, whose empty object gets all defaults', () => {
     expect(parse({}).settings.broker).toBeUndefined();
     expect(parse({ broker: {} }).settings.broker).toMatchObject({
       listen: { host: '127.0.0.1', port: 8384, insecure: false },
@@ -122,21 +122,21 @@ describe('D-29 a mistake that makes the whole file unusable is thrown, with its 
       expect(() => parse({ broker: entry })).toThrow(field);
   });
 
-  test('R4 idleExit is a duration, or 0 for never', () => {
+  test('R4 in idleExit, which is a duration, or 0 for never', () => {
     expect([parse({ idleExit: '1m' }).settings.idleExitMs, parse({ idleExit: 0 }).settings.idleExitMs]).toEqual([
       60_000, 0,
     ]);
     for (const idleExit of ['soon', -1, {}]) expect(() => parse({ idleExit })).toThrow(/^idleExit/);
   });
+});
 
-  test('every accepted key is in the list of keys', () => {
-    const scalars: Record<string, string> = { unlistedRole: 'deny', $schema: 'x', idleExit: '1m' };
-    for (const key of hostConfigKeys) expect(() => parse({ [key]: scalars[key] ?? {} })).not.toThrow();
-  });
+test('every key in the list of keys is accepted', () => {
+  const scalars: Record<string, string> = { unlistedRole: 'deny', $schema: 'x', idleExit: '1m' };
+  for (const key of hostConfigKeys) expect(() => parse({ [key]: scalars[key] ?? {} })).not.toThrow();
 });
 
 describe('a mistake in one entry is reported, and affects no other entry', () => {
-  test('a server', () => {
+  test('in a server', () => {
     const { settings, fields } = parse({
       mcpServers: { bad: { command: 5 }, odd: { ...server, lasy: 1 }, good: server },
     });
@@ -145,7 +145,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
   });
 
   test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(
-    'a server with %s is reported as used as written',
+    'in a server: %s is reported, and used as written',
     (value) => {
       const { settings, told } = parse({ mcpServers: { a: { ...server, env: { A: value } }, b: server } });
       expect([...settings.mcpServers.keys()]).toEqual(['a', 'b']);
@@ -160,7 +160,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
     [{}, 'roles.dev.allow'],
     [{ allow: '*/*' }, 'roles.dev.allow'],
     [{ allow: ['*/*'], deny: ['git/push'] }, 'roles.dev.deny'],
-  ])('a role: %j stays listed and may use nothing', (entry, field) => {
+  ])('in a role: with %j the role stays listed and may use nothing', (entry, field) => {
     const { settings, fields } = parse({ roles: { dev: entry, ops: { allow: ['*/*'] } }, unlistedRole: 'allow' });
     expect(fields).toEqual([field]);
     expect(settings.roles).toEqual(
@@ -178,7 +178,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
     [{ calls: 1.5, window: '1m' }, '.calls'],
     [{ calls: 5, window: 'soon' }, '.window'],
     [{ calls: 5, window: '2m', per: 'tool' }, '.per'],
-  ])('a rate limit: %j lets nothing pass until it is corrected', (entry, field) => {
+  ])('in a rate limit: with %j no call is allowed', (entry, field) => {
     const { settings, fields } = parse({
       unlistedRole: 'allow',
       budgets: { principals: { ada: entry }, roles: { dev: entry, ops: { calls: 7, window: '1s' } } },
@@ -189,7 +189,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
     expect(settings.budgets.roles.get('ops')).toEqual({ calls: 7, windowMs: 1_000 });
   });
 
-  test('a group', () => {
+  test('in a group', () => {
     const { settings, fields } = parse({
       mcpServers: { git: server },
       groups: { code: ['git', 'git', 'svn', 5], 'a/b': ['git'], flat: 'git' },
@@ -211,7 +211,7 @@ describe('P-ROLE-6 likely mistakes are reported', () => {
     expect(told.map(({ message }) => message)).toEqual([
       'roles: a blank name was left out',
       'roles.dev: the blanks around its name were removed',
-      'roles.dev: is given twice, and the later one counts',
+      'roles.dev: is given twice; the later one is used',
     ]);
   });
 
@@ -254,8 +254,8 @@ test('quoted text cannot control a terminal', () => {
   );
 });
 
-describe('for the gateway', () => {
-  test('keys, the listen address and the log level are parsed', () => {
+describe('settings of the gateway', () => {
+  test('are parsed: keys, the listen address and the log level', () => {
     const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
     const { settings, told } = parse({
       keys,
@@ -281,7 +281,7 @@ describe('for the gateway', () => {
     [{ listen: { hosts: [] } }, 'listen.hosts'],
     [{ log: { level: 'loud' } }, 'log.level'],
     [{ $schema: 5 }, '$schema'],
-  ])('%j is refused as a whole, with its path', (config, field) => {
+  ])('with a mistake make the whole configuration unusable, and the error has their path: %j', (config, field) => {
     expect(() => parse(config)).toThrow(expect.objectContaining({ details: expect.objectContaining({ field }) }));
   });
 });

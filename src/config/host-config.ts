@@ -335,7 +335,7 @@ function parseEntries<T>(
       continue;
     }
     if (name !== written) report(at, 'the blanks around its name were removed');
-    if (found.has(name)) report(at, 'is given twice, and the later one counts');
+    if (found.has(name)) report(at, 'is given twice; the later one is used');
     const value = parse(at, entry, name);
     if (value === undefined) found.delete(name);
     else found.set(name, value);

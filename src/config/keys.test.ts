@@ -30,7 +30,7 @@ test.each([
   expect(read({ a: { hash, expires } }).keys.get('a')?.expiresAtMs).toBe(atMs);
 });
 
-describe('a mistake is reported with its path and without its text, and grants no access', () => {
+describe('an entry with a mistake grants no access; the error has the path and quotes no value', () => {
   const secret = 'hk_secret-secret-secret';
   test.each<[what: string, name: string, entry: unknown, field: string]>([
     ['no object', 'a', secret, 'keys.a'],
@@ -83,7 +83,7 @@ test.each([undefined, null, [], 'x'])('%j is no table of keys', (input) => {
   expect(() => read(input)).toThrow('keys: must be an object');
 });
 
-test('members of earlier versions say what to write instead', () => {
+test('the error for a member of an earlier version says what to write instead', () => {
   expect(read({ a: { hash, mailbox: 'a' } }).problems).toMatchObject([
     { message: 'keys.a.mailbox: is not used any more', hint: expect.stringContaining('"worker": "NAME"') },
   ]);
@@ -117,7 +117,7 @@ test('without an epoch in the entry each key gets one, the same at every start',
   expect(epochOf({ nkey: nkeyOf('A') })).not.toBe(epochOf({ nkey: nkeyOf('B') }));
 });
 
-test('two keys of one worker grant no access when role or epoch differ; otherwise a key is being rotated', () => {
+test('two keys of one worker grant access if role and epoch are equal, as in a rotation; otherwise neither grants access', () => {
   const [first, second] = [
     { hash, worker: 'm', epoch: 'e' },
     { hash: `sha256:${digest('o', 'hex')}`, worker: 'm', epoch: 'e' },

@@ -48,7 +48,7 @@ export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
 
 /** Entries by name. The name is also the id of the principal. */
 export type Keys = ReadonlyMap<string, KeyEntry> & {
-  /** Names of workers in entries with a mistake. Their calls are kept, because the mistake does not revoke them. */
+  /** Names of workers in entries with a mistake. Their calls are kept, because a mistake does not revoke a worker. */
   readonly refusedWorkers?: ReadonlySet<string>;
 };
 

@@ -23,7 +23,7 @@ const refused = (mcpServers: Readonly<Record<string, unknown>>) =>
   unusable(fillConfig(normaliseText(JSON.stringify({ mcpServers }), file), { env, folder }).config);
 
 const up = ['up', '--stdio'];
-describe('an entry that is Hostler itself is refused', () => {
+describe('the search for entries that are Hostler itself', () => {
   test.each<[string, unknown]>([
     ['by name', { command: 'hostler', args: up }],
     ['by path', { command: '/usr/local/bin/hostler', args: [...up, '--config', file] }],
@@ -40,7 +40,7 @@ describe('an entry that is Hostler itself is refused', () => {
     ['a list', { type: 'local', command: ['hostler', ...up] }],
     ['with a variable that is not set', { command: 'hostler', args: up, env: { KEY: `\${env:NOT_SET}` } }],
     ['with a placeholder', { command: 'hostler', args: [...up, '--config', `\${workspaceFolder}/mcp.json`] }],
-  ])('%s', (_how, entry) => {
+  ])('refuses an entry: %s', (_how, entry) => {
     expect(refused({ other: { command: 'node' }, Hostler: entry })).toEqual(['hostler']);
   });
 
@@ -52,11 +52,11 @@ describe('an entry that is Hostler itself is refused', () => {
     ['a worker', { command: 'hostler', args: ['worker', '--broker', 'wss://box'] }],
     ['another command', { command: 'node', args: ['server.js', 'hostler'] }],
     ['another program', { command: 'my-hostler', args: up }],
-  ])('%s is not refused', (_what, entry) => {
+  ])('accepts an entry: %s', (_what, entry) => {
     expect(refused({ other: entry })).toEqual([]);
   });
 
-  test('without --config only an entry in the file of the user is refused', () => {
+  test('refuses an entry without --config only in the file of the user', () => {
     const own = path.join(folder, 'project.json');
     const text = JSON.stringify({ mcpServers: { a: { command: 'hostler', args: up } } });
     const read = (given: Readonly<Record<string, string>>) =>
@@ -64,7 +64,7 @@ describe('an entry that is Hostler itself is refused', () => {
     expect([read(env), read({})]).toEqual([[], []]);
   });
 
-  test('the refusal is a remark with the place in the file, not a fault', () => {
+  test('reports the entry in a remark with its place in the file, not as a fault', () => {
     writeFileSync(file, `{"mcpServers": {\n  "Hostler": {"command": "hostler", "args": ["up", "--stdio"]}}}`);
     const { config, problems, locate } = readConfigFile(file, env);
     expect(problems).toEqual([]);

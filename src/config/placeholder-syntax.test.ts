@@ -1,4 +1,4 @@
-/** Placeholders of clients, through the whole reading of a configuration. */
+/** Placeholders of clients, tested by reading whole configurations. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -126,7 +126,7 @@ describe('AC-E4 a placeholder in the syntax of each client is replaced by its va
     expect([faults, valueAt(place, mcpServers.get('a')?.spec)]).toEqual([[], value]);
   });
 
-  test('codex names variables in keys of their own', () => {
+  test('and so are the keys in which Codex names variables', () => {
     const { mcpServers } = read({
       mcpServers: {
         a: { command: 'x', env_vars: ['V'] },
@@ -139,7 +139,7 @@ describe('AC-E4 a placeholder in the syntax of each client is replaced by its va
   });
 });
 
-describe('AC-E4 a value that cannot be read disables only its entry, which is named', () => {
+describe('AC-E4 a value that cannot be read disables only its own entry, and the error names the entry', () => {
   test.each([
     ['claude-code', braces('NONE'), 'the variable NONE is not set', undefined],
     ['cursor', braces('env:NONE'), 'the variable NONE is not set', undefined],

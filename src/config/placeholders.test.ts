@@ -8,7 +8,7 @@ import { fillPlaceholders, PlaceholderFiles } from './placeholders.js';
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-files-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test('E8 a file is read once, also if it is missing, and its content at that time is used', () => {
+test('E8 a file is read once, even if it is missing, and its content at that time is used', () => {
   const files = new PlaceholderFiles(folder);
   const write = (name: string, text: string) => writeFileSync(path.join(folder, name), text);
   write('a', 'first\n');
@@ -25,6 +25,6 @@ test('a path that is not a small file gives no content', () => {
   expect([files.read('.'), files.read('large')]).toEqual([{ why: 'is not a file' }, { why: 'is larger than 64 KiB' }]);
 });
 
-test('the files that a text names', () => {
+test('the names of all files in a text are found, in their order', () => {
   expect(filesNamedIn(`\${file:a} \${env:B} \${file:c d}\${file:}`)).toEqual(['a', 'c d', '']);
 });

@@ -117,7 +117,7 @@ function secretsSettings(config: unknown): Pick<Sources, 'commands' | 'isStrict'
 function fillText(text: string, at: readonly string[], sources: Sources, faults: HostError[]): string {
   const isLate = isLateField(at);
   try {
-    // Only late texts are searched for references again, so only they need escapes.
+    // Only late texts (secrets/references.ts) are searched for references again, so only they need escapes.
     const plain = isLate ? literal : undefined;
     return replacePlaceholders(text, { isValue: isLate, plain, replace: (found) => replaced(found, at, sources) });
   } catch (error) {

@@ -12,7 +12,7 @@ test.each<[input: unknown, at: string | undefined, field: string, what: string, 
   [{ a: { b: 1 }, d: 'x' }, undefined, 'd', 'is not known', true],
   [{ a: { b: 1, d: 'x' } }, 'listen', 'listen.a.d', 'is not known', true],
   [{ a: { b: 1 }, [`${'k'.repeat(300)}\n`]: 'x' }, undefined, `${'k'.repeat(100)}…`, 'is not known', true],
-])('%j at %s', (input, at, field, what, isUnknownKey) => {
+])('the first issue of %j, which is the value of %s, is at %s: %s', (input, at, field, what, isUnknownKey) => {
   const { error } = schema.safeParse(input);
   expect(error && firstIssue(error, at)).toEqual({ field, what, isUnknownKey });
 });

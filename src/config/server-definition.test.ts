@@ -104,7 +104,7 @@ test.each([
   [{ command: 'x', bogus: 1 }, 'mcpServers.files.bogus: is not known'],
   [{ command: 'x', apiKey: 'hidden' }, 'mcpServers.files.apiKey: is not known'],
   [{ command: 'x', restart: { token: 1 } }, 'mcpServers.files.restart.token: is not known'],
-])('an unknown key is named, also where secrets are removed: %j', (entry, message) => {
+])('the error names an unknown key, also after redaction: %j', (entry, message) => {
   const { redact } = createRedactor();
   let said = '';
   try {

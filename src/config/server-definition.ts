@@ -159,7 +159,7 @@ export function parseServerDefinition(
     }
   };
   const spec = attempt(() => within(name, place, () => parseServerSpec({ ...reach, name })));
-  // Without a spec, only the faults matter.
+  // Without a spec, this finds the other faults of the entry; its result is not used.
   const definition = attempt(() =>
     definitionOf(spec ?? ({ name, command: name } as ServerSpec), Object.fromEntries(own), lazyByDefault, place),
   );

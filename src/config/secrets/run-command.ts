@@ -22,7 +22,7 @@ const runMs = 10_000;
 const outputBytesMax = 64 * 1024;
 /** After the exit of the program, its last output may still be in the pipe. */
 const drainMs = 250;
-/** In the environment of the command and of all its processes. */
+/** Variable that marks the command and all processes that it starts. */
 const markName = 'HOSTLER_COMMAND';
 /** Maximum number of searches for marked processes. One of them may fork while the others are ended. */
 const looksMax = 10;

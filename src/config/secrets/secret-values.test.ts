@@ -41,17 +41,17 @@ beforeEach(() => {
 
 describe('a late text', () => {
   test.each([
-    ['a value with a reference in it', `\${file:/etc/passwd}`],
+    ['a reference', `\${file:/etc/passwd}`],
     ['an escape', `\${text:$}`],
     ['half of a reference', `a\${`],
-    ['many of them', `\${\${\${exec:x}`],
-  ])('%s that was filled in earlier is not changed', (_what, value) => {
+    ['nested references', `\${\${\${exec:x}`],
+  ])('keeps a value that was filled in earlier, even if it is %s', (_what, value) => {
     const late = `${literal(value)}:\${exec:vault}`;
     expect(referencesIn(late)).toEqual([{ kind: 'exec', name: 'vault' }]);
     expect(expand(late, () => `\${file:never}`)).toBe(`${value}:\${file:never}`);
   });
 
-  test('a plain text has no reference', () => {
+  test('has a reference; a plain text has none', () => {
     expect([hasReference('$HOME {file:x}'), hasReference(ofCommand)]).toEqual([false, true]);
   });
 });
@@ -139,7 +139,7 @@ describe('a command', () => {
   });
 });
 
-test('the last values can be read at once, and the revision changes with them', async () => {
+test('the last known values can be read without waiting; an equal new value does not change the revision', async () => {
   expect(secrets.peek(ofCommand)).toBeUndefined();
   await secrets.resolve(ofCommand, 'a');
   const { revision } = secrets;

@@ -111,7 +111,7 @@ export class SecretValues {
     if (!('text' in result)) return result;
     // The command was changed while it ran, so only the callers of this run get the value.
     if (source && !isSame(source, this.#exec[name])) this.#options.redactor.know(result.text);
-    // A file is read for each use, so it is not kept.
+    // The value of a file expires at once, because a file is read for each use.
     else this.#keep(referenceText({ kind, name }), result.text, source ? ttlMsOf(source) : 0);
     return result;
   }
