@@ -59,7 +59,7 @@ export async function openCallback(options: CallbackOptions): Promise<Callback> 
   };
   const first = await bind(handle, '127.0.0.1', options.port);
   port = (first.address() as AddressInfo).port;
-  // A browser may resolve localhost to IPv6. If another program has that port, it would receive the code.
+  // A browser may resolve localhost to IPv6. Another program that listens on this port there would receive the code.
   const other = host === 'localhost' ? await bindIpv6(handle, port, () => first.close()) : undefined;
   return {
     port,
@@ -67,7 +67,7 @@ export async function openCallback(options: CallbackOptions): Promise<Callback> 
     close() {
       for (const server of [first, other]) {
         server?.close();
-        // The answer to the browser may still be on its way.
+        // The answer to the browser may not be fully sent yet.
         setTimeout(() => server?.closeAllConnections(), 50).unref();
       }
     },

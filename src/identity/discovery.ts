@@ -183,7 +183,7 @@ class Discovery {
 
   /**
    * An issuer is compared as text, shown to people and sent to other servers. So it must be a text that the URL parser does not change,
-   * and people must see the host in it that the parser finds. It has neither query nor fragment (RFC 8414, 2).
+   * and people must read the same host in it as the parser. It has neither query nor fragment (RFC 8414, 2).
    */
   #checkIssuer(issuer: string): void {
     const isPlain = /^[\x21-\x7e]{1,2000}$/.test(issuer) && /^https?:\/\/[^/\\?#@]+(?:\/[^\\?#]*)?$/i.test(issuer);

@@ -60,7 +60,7 @@ export interface GrantRow extends GrantKey, GrantTokens {
   readonly failures: number;
   /** No refresh before this time. */
   readonly retryMs: number;
-  /** First of the refusals in a row that do not end a grant. */
+  /** Time of the first of several refusals in a row, none of which ends the grant. */
   readonly refusedMs: number | undefined;
 }
 
@@ -75,7 +75,7 @@ export function grantId({ facts, ...key }: GrantKey & Pick<GrantRow, 'facts'>): 
   const { resource, issuer, clientId, account } = key;
   const own = resource === '' && facts.url !== undefined ? [facts.url] : [];
   if (facts.grantType === 'code') return hashOf([resource, issuer, clientId, account, ...own]);
-  // The server chooses the spelling, and such a grant is stored without a person: each spelling would add a row.
+  // The server chooses the spelling of its resource, and this grant needs no person: each spelling would add a row.
   const canonical = URL.canParse(resource) ? canonicalUrl(resource) : resource;
   return hashOf([canonical, issuer, clientId, account, facts.grantType, ...own]);
 }
@@ -95,7 +95,7 @@ const noFacts: GrantFacts = {
   ...{ grantType: 'code', tokenEndpoint: '', authMethod: 'none', way: 'registered', loginMs: 0, asked: [] },
 };
 
-/** `isWhole`: no member that code relies on is damaged. The others stay: they say whose tokens these are. */
+/** `isWhole`: `asked` and `lastError` are not damaged; else they are reset. The other members stay: they say whose tokens these are. */
 export function storedFacts(value: unknown): { readonly facts: GrantFacts; readonly isWhole: boolean } {
   const facts = { ...noFacts, ...(value as Partial<GrantFacts> | undefined) };
   const isTime = (atMs: unknown) => typeof atMs === 'number' && Math.abs(atMs) <= dateMsMax;

@@ -133,7 +133,7 @@ describe('AC-A14 the time of a refresh', () => {
     ['sends no request ahead of time', true, 1],
     ['sends its own request after a refusal', false, 2],
   ])(
-    'AC-A12 another process refreshes and gets the same access token: this one waits, and %s',
+    'AC-A12 another process refreshes and gets the same access token: this process waits, and %s',
     async (_when, isAhead, sent) => {
       const { clock, grant, store, row, requests } = setup(() => ok('first'));
       const leased = store.takeLease(row, 'other', clock.date().getTime(), () => false);
@@ -157,7 +157,7 @@ describe('AC-A14 the time of a refresh', () => {
 });
 
 describe('AC-A15 what the answers mean', () => {
-  test('AC-A15 a server that is down for an hour ends no grant, and is asked at most every five minutes in the end', async () => {
+  test('AC-A15 an hour of failures ends no grant, and in the end at most one request is sent in five minutes', async () => {
     const answers = [down(), down(true), down(false, 1_000), down()];
     let count = 0;
     let isDown = true;
@@ -183,15 +183,18 @@ describe('AC-A15 what the answers mean', () => {
     ['invalid_client', 'client_gone'],
     ['unauthorized_client', 'client_gone'],
     ['invalid_client', 'client_gone', 'metadata_document'],
-  ] as const)('AC-A15 %s ends the grant as %s and keeps it; no further request is sent', async (word, reason, way?) => {
-    const { clock, grant, store, row, requests } = setup(() => refused(word), 3_600, false, way);
-    expect(await grant.refresh()).toBe('dead');
-    expect(store.readGrant(row.id)).toMatchObject({ state: 'dead', reason, refreshToken: 'first-refresh' });
-    for (let again = 0; again < 100; again++) expect(await grant.refresh()).toBe('dead');
-    expect(requests).toHaveLength(1);
-    await clock.advanceAsync(3_600_000);
-    expect(requests).toHaveLength(1);
-  });
+  ] as const)(
+    'AC-A15 after %s the grant is stored as dead with the reason %s, and no further request is sent',
+    async (word, reason, way?) => {
+      const { clock, grant, store, row, requests } = setup(() => refused(word), 3_600, false, way);
+      expect(await grant.refresh()).toBe('dead');
+      expect(store.readGrant(row.id)).toMatchObject({ state: 'dead', reason, refreshToken: 'first-refresh' });
+      for (let again = 0; again < 100; again++) expect(await grant.refresh()).toBe('dead');
+      expect(requests).toHaveLength(1);
+      await clock.advanceAsync(3_600_000);
+      expect(requests).toHaveLength(1);
+    },
+  );
 
   test('AC-A15 invalid_grant after a request without an answer is refresh_interrupted', async () => {
     const answers = [down(true), refused('invalid_grant')];
@@ -210,7 +213,7 @@ describe('AC-A15 what the answers mean', () => {
     expect(world.grant.token()?.header[1]).toBe('Bearer of-another-process');
   });
 
-  test('AC-A15 other refusals end a grant only when its token has ended, after three of them in ten minutes', async () => {
+  test('AC-A15 other refusals end a grant after ten minutes and at least three of them, if its token has ended', async () => {
     const { clock, grant } = setup(() => refused('other'), 60);
     const results: unknown[] = [];
     for (let minute = 0; minute < 14; minute++) {
@@ -247,7 +250,7 @@ describe('AC-A15 what the answers mean', () => {
     for (let looks = 0; looks < 10; looks++) {
       expect(grant.reload()).toBe(false);
       expect([grant.peek()?.header[1], grant.row.refreshToken]).toEqual(['Bearer token-1', 'token-1-refresh']);
-      // Nothing more is requested before it is stored.
+      // No other token is requested before this one is stored.
       await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
       await clock.advanceAsync(1_000);
     }
@@ -289,7 +292,7 @@ describe('AC-A15 what the answers mean', () => {
     expect(grant.token()?.header[1]).toBe('Bearer second');
   });
 
-  test('after a lease that another process keeps, and a wait that another process noted, the refresh is tried again', async () => {
+  test('after the lease of another process, and after the wait that it stored, the refresh is tried again', async () => {
     const { clock, grant, store, row, requests } = setup(() => ok('second'));
     const note = { failures: 1, refusedMs: undefined, isInterrupted: false, lastError: { reason: 'x', atMs: 1 } };
     grant.token();
@@ -375,7 +378,7 @@ describe('AC-A15 what the answers mean', () => {
     expect([requests.length, grant.token()?.header[1]]).toEqual([2, 'Bearer second']);
   });
 
-  test('AC-A13 an answer without any token keeps the live access token, and counts as sent', async () => {
+  test('AC-A13 an answer without any token keeps the live access token; its request may have used the refresh token', async () => {
     const answers = [ok('', { refreshToken: undefined }), refused('invalid_grant')];
     const { clock, grant, store, row } = setup(() => answers.shift() as TokenAnswer);
     await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
@@ -414,7 +417,7 @@ describe('AC-A15 what the answers mean', () => {
     expect([grant.reload(), revoked]).toEqual([false, [['second', 'second-refresh']]]);
   });
 
-  test.each(['login', 'refresh'] as const)('tokens that another %s has overtaken are not revoked', async (which) => {
+  test.each(['login', 'refresh'] as const)('tokens that arrive after another %s are not revoked', async (which) => {
     const world = setup(() => {
       const { store, row } = world;
       if (which === 'login') store.saveLogin({ ...row, url: 'https://s', accessToken: 'newer' });
@@ -438,7 +441,7 @@ describe('AC-A15 what the answers mean', () => {
   });
 });
 
-test('AC-A20 a token of client_credentials is renewed ahead: none of a day of calls has an expired one', async () => {
+test('AC-A20 a token of client_credentials is renewed ahead of time: no call of a day has an expired token', async () => {
   for (const lifetimeS of [60, 90, 300, 3_600, 40_000]) {
     let issued = 0;
     const world = setup(
@@ -456,7 +459,7 @@ test('AC-A20 a token of client_credentials is renewed ahead: none of a day of ca
       expect(endsAtMs.get(header)).toBeGreaterThan(clock.nowMs());
       await clock.advanceAsync(pauseS * 1_000);
     }
-    // Not much more often than needed either.
+    // Nor is a token requested much more often than needed.
     expect(requests.length).toBeLessThanOrEqual(Math.ceil((86_400 / lifetimeS) * 1.6));
     grant.close();
   }
@@ -482,19 +485,19 @@ test.each([
   [429, '', { kind: 'unavailable', retryAfterMs: 7_000 }],
   [502, '', { kind: 'unavailable', isSent: true }],
   [302, '', { kind: 'unavailable' }],
-])('an answer with status %i and %s', (status, body, answer) => {
+])('an answer with status %i and body %s is read as %j', (status, body, answer) => {
   const headers = { 'retry-after': '7' };
   expect(readTokenAnswer({ status, headers, body: Buffer.from(body) }, new Date())).toMatchObject(answer);
 });
 
-test('retries wait 2 s, then twice as long, up to five minutes; Retry-After counts', () => {
+test('retries wait 2 s, then twice as long each time, up to five minutes; a longer Retry-After has priority', () => {
   expect([1, 2, 3, 9, 100].map((failures) => retryDelayMs(failures, undefined, half))).toEqual([
     ...[2_000, 4_000, 8_000, 300_000, 300_000],
   ]);
   expect(retryDelayMs(1, 60_000, half)).toBe(60_000);
 });
 
-test('the longest legal wait counts in full; a longer one, and one that is over, is none', () => {
+test('a wait up to the longest possible delay is kept; a longer wait, and one that is over, becomes 0', () => {
   const longestMs = Math.ceil(retryDelayMs(100, undefined, () => 0.999_999_9));
   expect([longestMs, retryWaitMs(longestMs, 0), retryWaitMs(longestMs + 1, 0), retryWaitMs(5, 7)]).toEqual([
     ...[360_000, 360_000, 0, 0],

@@ -136,7 +136,7 @@ export class Grant {
     this.#refreshing ??= this.#refresh()
       .catch((error: unknown) => {
         if (isHostError(error)) throw error;
-        // Such as a full disk: a login would not help.
+        // The disk may be full, for example: a login would not help.
         this.#parts.onProblem(error);
         throw this.#later(againMs);
       })
@@ -154,7 +154,7 @@ export class Grant {
     for (;;) {
       if (this.reload()) return 'renewed';
       const row = this.#row;
-      // Another process has refreshed. An authorization server may return the token that is still valid.
+      // Another process has refreshed, and its answer had the same access token, which is still valid.
       if (row.gen !== gen && row.state === 'live' && !this.#isRefused) return 'renewed';
       if (row.state === 'dead') return 'dead';
       if (row.facts.grantType === 'code' && row.refreshToken === undefined) return 'refused';
@@ -251,14 +251,14 @@ export class Grant {
       expiresMs: isUsable ? expiresInS && nowMs + expiresInS * 1_000 : row.expiresMs,
     };
     const { lastError: _gone, ...facts } = row.facts;
-    // The new refresh token counts, but the next request waits as after any other failure.
+    // Without a usable access token, the refresh token is stored, but the next request waits as after any other failure.
     const failures = isUsable ? 0 : row.failures + 1;
     const delayMs = isUsable ? 0 : retryDelayMs(failures, undefined, this.#parts.random);
     const retryMs = isUsable ? 0 : Math.ceil(nowMs + delayMs);
     const write = () => {
       const { store, revoke, onProblem } = this.#parts;
       if (store.advance(row, tokens, { ...facts, refreshedMs: nowMs }, { failures, retryMs })) return true;
-      // A logout came first, and could only revoke the tokens before. Not after another login: revoking might end that, too.
+      // After a logout, which could revoke only the earlier tokens. Not after another login: this could end the new login too.
       if (!store.readGrant(row.id)) void revoke(row, answer).catch(onProblem);
       return false;
     };

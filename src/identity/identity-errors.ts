@@ -1,7 +1,7 @@
 /** The errors of logins and of requests to authorization servers: what happened, and the next step. */
 import { HostError, notExecuted } from '../kernel/errors.js';
 
-/** A login would not help. `word` is of this program or of a standard, never text of the authorization server. */
+/** For a failure that a login would not end. `word` comes from this program or a standard, never from the authorization server. */
 export const noTokenNow = (retryAfterMs: number, word: string): HostError =>
   notExecuted(
     'reconnecting',

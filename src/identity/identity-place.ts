@@ -1,7 +1,7 @@
 /**
  * Where the tokens of this user are stored, and the key of the store.
- * Invariants: `identity` counts only in the user's own configuration; another file must not choose where tokens are stored. A fault
- * in it locks the store and ends no host: most servers need no login.
+ * Invariants: `identity` has an effect only in the user's own configuration; another file must not choose where tokens are stored.
+ * A fault in the user's own configuration locks the store, but does not stop the host: most servers need no login.
  */
 import { existsSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
@@ -14,7 +14,7 @@ export interface IdentityPlace {
   readonly folder: string | undefined;
   /** Undefined: a key file beside the store. */
   readonly key?: string | undefined;
-  /** Why the settings cannot be read: folder and key may be others, so the store must not be opened. */
+  /** Why the settings cannot be read. They may name another folder or key, so the store must not be opened. */
   readonly error?: HostError | undefined;
 }
 

@@ -136,7 +136,7 @@ describe('grants', () => {
     const find = (url: string) => store.findGrant(url, { account: '' })?.accessToken;
     expect([find(grant().url), find(b), store.grants().length]).toEqual(['client-2-token', 'client-2-token', 1]);
     expect(store.urlsOf(id)).toEqual([grant().url, b]);
-    // The newest login of each server counts, and its time is that of the login.
+    // A server uses its newest login: the time of the login decides, not that of the write.
     const configured = { ...grant().facts, way: 'configured' as const, loginMs: 2 };
     store.saveLogin(grant({ url: b, clientId: 'own', accessToken: 'own-token', facts: configured }));
     expect(find(b)).toBe('client-2-token');
@@ -169,7 +169,7 @@ describe('grants', () => {
     expect([find(one), find(other)]).toEqual(['newer', 'of another registration']);
   });
 
-  test('a grant without a resource that was stored before its URL belonged to the key still opens', () => {
+  test('a grant without a resource still opens if it was stored before the URL became part of its id', () => {
     const folder = newFolder();
     const { id, gen, facts } = open(folder).saveLogin(grant({ resource: '' }));
     const { url: _url, ...before } = facts;
@@ -226,12 +226,12 @@ test('a late answer for a login that a logout has ended does not touch the next 
 
 describe('the lease of a generation', () => {
   test.each([
-    ['is free', undefined, 0, false, true],
-    ['is ours', 'me', 0, false, true],
-    ['is of a process that lives', 'other', 0, false, false],
-    ['is of a process that is gone', 'other', 0, true, true],
-    ['has a process that may live, 1 ms before 120 s', 'other', 119_999, false, false],
-    ['is 120 s old', 'other', 120_000, false, true],
+    ['is free can be taken', undefined, 0, false, true],
+    ['is ours can be taken', 'me', 0, false, true],
+    ['is of a process that lives cannot be taken', 'other', 0, false, false],
+    ['is of a process that is gone can be taken', 'other', 0, true, true],
+    ['is of a process that may live cannot be taken 1 ms before 120 s', 'other', 119_999, false, false],
+    ['is 120 s old can be taken', 'other', 120_000, false, true],
   ])('that %s', (_what, holder, atMs, isGone, isTaken) => {
     const store = open(newFolder());
     const row = store.saveLogin(grant());
@@ -271,7 +271,7 @@ describe('the lease of a generation', () => {
   });
 });
 
-test('a refusal counts only from the holder of the lease, and tokens that arrive later revive the grant', () => {
+test('only the holder of the lease can mark the grant as dead, and tokens that arrive later revive the grant', () => {
   const store = open(newFolder());
   const row = store.saveLogin(grant());
   store.takeLease(row, 'slow', 0, () => false);
@@ -284,7 +284,7 @@ test('a refusal counts only from the holder of the lease, and tokens that arrive
   expect(store.readGrant(row.id)).toMatchObject({ state: 'live', reason: undefined, accessToken: 'two', gen: 2 });
 });
 
-test('AC-A17 two processes that need other scopes at the same time: both are kept, unless a login came first', () => {
+test('AC-A17 if two processes need different scopes at the same time, both are kept, unless a login came first', () => {
   const folder = newFolder();
   const store = open(folder);
   const row = store.saveLogin(grant());
@@ -318,7 +318,7 @@ test.each([
   ['a process that has ended', { ownerPid: 2 ** 22 + 1 }, true],
   ['another boot', { bootId: 'before' }, true],
   ['a text of another program', { bootId: undefined }, false],
-])('the holder of a lease: %s', (_who, change, isGone) => {
+])('the holder of a lease is %s (%j): isHolderGone is %s', (_who, change, isGone) => {
   const holder = JSON.parse(newHolder()) as object;
   expect(isHolderGone(JSON.stringify({ ...holder, ...change }))).toBe(isGone);
 });
@@ -539,7 +539,7 @@ describe('AC-A24 what is on disk', () => {
   });
 });
 
-test('another process sees a change by the data version', () => {
+test('a change by another process is visible in the data version', () => {
   const folder = newFolder();
   const store = open(folder);
   const before = store.dataVersion();

@@ -45,7 +45,7 @@ export const identitySchema = `
     url TEXT NOT NULL, account TEXT NOT NULL, grant_id TEXT NOT NULL, login_ms INTEGER NOT NULL,
     PRIMARY KEY (url, account, grant_id));`;
 
-/** Members of `auth`: those that are given must be those of the grant. */
+/** Members of `auth`. A grant matches if it agrees with each member that is given. */
 export type GrantFilter = Partial<Pick<AuthSettings, 'grant' | 'account' | 'issuer' | 'clientId' | 'resource'>>;
 
 export interface NewGrant extends GrantKey, GrantTokens {
@@ -363,7 +363,7 @@ export class IdentityStore {
 
 type TokenColumn = 'access' | 'refresh';
 
-/** The endpoints belong to it: a file that was edited must not lead a token elsewhere. */
+/** The place includes the endpoints: an edited file must not send a token elsewhere. */
 const tokenPlace = (id: string, column: TokenColumn, gen: number, facts: GrantFacts) => {
   const { tokenEndpoint, revocationEndpoint = '' } = facts;
   return ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];

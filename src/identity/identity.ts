@@ -45,10 +45,10 @@ import {
 } from './token-endpoint.js';
 
 const pollMs = 1_000;
-/** A locked store is tried again: its key may have been restored. */
+/** A locked store is opened again after this time, because its key may have been restored. */
 const lockedMs = 30_000;
 const soonMs = 2_000;
-/** Shorter than the time between two probes of a server that needs a login, so the next probe uses a client that was corrected. */
+/** Pause after a refused client. A server that needs a login is probed less often, so its next probe uses a corrected client. */
 const clientRefusedMs = 4 * 60_000;
 const credentialsMax = 4;
 /** No other credentials are used after this time: their commands may be slow, and a lease ends after 120 s. */
@@ -184,10 +184,10 @@ export class Identity {
       random,
       secrets: redactor,
       request: (current) => this.#renew(current, (each) => (sent = each)),
-      // As the client that obtained the tokens: the server may have been removed since.
+      // Uses the client that obtained the tokens, because the server may have been removed since.
       revoke: async ({ facts }, tokens) =>
         sent && revokeGrant(sent.http, { ...sent.request, endpoint: facts.revocationEndpoint }, tokens),
-      // Counted for one of the servers that share the grant.
+      // A refresh is counted for only one of the servers that share the grant.
       onRefresh: (result) => users().at(-1)?.refreshed(result),
       onChange: () => {
         for (const provider of users()) provider.changed();
@@ -198,7 +198,7 @@ export class Identity {
     return grant;
   }
 
-  /** The request for the next token, with what was stored with the grant. */
+  /** Requests the next token, with the values that were stored with the grant. */
   async #renew(row: GrantRow, onSend: (sent: Sent) => void): Promise<TokenAnswer> {
     const { issuer, clientId, resource, facts, refreshToken = '', scopes } = row;
     const { tokenEndpoint, authMethod: method, way } = facts;
@@ -245,7 +245,7 @@ export class Identity {
       for (const target of targets) {
         const { server, auth, http } = target;
         if (tried.size >= credentialsMax || faulty.has(target)) continue;
-        // Other credentials may be right.
+        // No refusal: one of the other credentials may be right.
         if (clock.nowMs() >= untilMs)
           return { kind: 'unavailable', reason: 'slow', isSent: false, retryAfterMs: undefined };
         const resolved = await withSecrets(server, auth, secrets, isFresh).catch(noteFault(target));
@@ -293,7 +293,7 @@ export class Identity {
     const own = { ...answer, refreshToken: undefined };
     const grant = newGrant({ url, found, client, account: auth.account, answer: own, scopes, nowMs });
     const stored = this.#grantOf(await storePatiently(clock, () => store.saveLogin(grant)));
-    // The token is for other hosts. This one would renew it for as long as the process lives.
+    // The stored token is for other hosts. The grant of this closed host would renew it for as long as the process lives.
     if (this.#isClosed) stored.close();
     return stored;
   }
@@ -323,7 +323,7 @@ export class Identity {
     const version = this.#open(false)?.dataVersion() ?? 'none';
     if (version === this.#version) return;
     for (const provider of [...this.#providers.keys()]) provider.reload();
-    // Only now: `reload` resets it.
+    // Set after the loop, because `reload` of a provider can reset it.
     this.#version = version;
   }
 

@@ -29,7 +29,7 @@ export type LoginEvent =
 const pastesMax = 3;
 const urlCharsMax = 16 * 1024;
 
-/** The same object: the event changes nothing. */
+/** Returns the same object if the event changes nothing. */
 export function step(state: LoginState, event: LoginEvent): LoginState {
   if (state.kind === 'refused') return state;
   switch (event.kind) {

@@ -193,7 +193,7 @@ class Login {
     // A login page that refuses the metadata document would refuse it again.
     const isRegistered = this.#before?.facts.way === 'registered' && this.#before.issuer === as.issuer;
     const way = registrationWay(as, auth, isFresh || isRegistered);
-    // Refused before a port is opened.
+    // A client that cannot be used is refused here, before a port is opened.
     const given = way === 'configured' ? configuredClient(server, as, auth) : undefined;
     const { host = '127.0.0.1', port = 0, path = '/callback' } = auth.redirect ?? {};
     const fixed = wantedPort ?? port;
@@ -237,7 +237,7 @@ class Login {
     return client;
   }
 
-  /** Listens on the port of the registration if it is free, else on the configured port, else on any. */
+  /** Listens on the port of the registration if it is free, else on the configured port, else on any free port. */
   async #bind(
     host: '127.0.0.1' | 'localhost',
     fixed: number,
@@ -273,7 +273,7 @@ class Login {
     const cut = scopesMax && !configured ? challenged.filter((scope) => !scopesMax.includes(scope)) : [];
     if (cut.length > 0) throw loginRefused(server, 'scope_ceiling', `: ${cut.join(' ')}`);
     const allowed = scopesMax ? union.filter((scope) => scopesMax.includes(scope)) : union;
-    // Alone it would take the place of the default scopes, which the server grants if none are asked for.
+    // `offline_access` alone would replace the default scopes, which the server grants if none are asked for.
     const isInMax = scopesMax?.includes('offline_access') ?? true;
     const isOffline = isInMax && allowed.length > 0 && as.scopes_supported?.includes('offline_access') === true;
     return isOffline && !allowed.includes('offline_access') ? [...allowed, 'offline_access'] : allowed;

@@ -97,7 +97,7 @@ test('AC-A14 a notice of a new token does not count as its use: an idle grant is
   expect(requestsAtMs).toHaveLength(4);
 });
 
-test('AC-A16 a login that a refused call finds before the next look: no login is asked for any more', async () => {
+test('AC-A16 after a refused call has found a new login, no login is asked for any more', async () => {
   const { clock, provider, recovery, refused, store, row, grant } = setup(async () => ({
     ...{ kind: 'refused', error: 'invalid_grant' },
   }));
@@ -112,7 +112,7 @@ test('AC-A16 a login that a refused call finds before the next look: no login is
   expect(provider.describe()).toMatchObject({ state: 'granted', needsLogin: false, next: undefined });
 });
 
-test('D-38 a token whose lifetime ends within the pause after its renewal: it is renewed again, and no login is asked for', async () => {
+test('D-38 a token that ends within the pause after its renewal is renewed again, and no login is asked for', async () => {
   let count = 0;
   const short = () => ({ ...tokens(`token-${++count}`), expiresInS: 5 });
   const { clock, provider, recovery, refused, requestsAtMs } = setup(async () => short());
@@ -153,7 +153,7 @@ describe('AC-A15 an authorization server that hangs', () => {
 describe('AC-A17 two calls with different scopes', () => {
   const challenge = (scope: string) => `Bearer error="insufficient_scope", scope="${scope}"`;
 
-  test('AC-A17 each is told its own scopes, and both are asked for by the next login', async () => {
+  test('AC-A17 each get a hint with their own scopes, and the next login asks for all of these scopes', async () => {
     const { recovery, refused, store, row } = setup(async () => tokens('x'));
     const refusals = ['one', 'two', 'one'].map((scope) => refused('scope', challenge(scope)));
     const limits = { deadlineAtMs: Number.MAX_SAFE_INTEGER };
@@ -164,7 +164,7 @@ describe('AC-A17 two calls with different scopes', () => {
     expect(store.readGrant(row.id)?.wanted).toEqual(['a', 'one', 'two']);
   });
 
-  test('AC-A17 a challenge without scopes says so', async () => {
+  test('AC-A17 and a third call whose challenge names no scopes: its hint says so', async () => {
     const { recovery, refused } = setup(async () => tokens('x'));
     const refusal = refused('scope', 'Bearer error="insufficient_scope"');
     expect(await recovery.recover(refusal, { deadlineAtMs: Number.MAX_SAFE_INTEGER })).toBe('refused');
@@ -180,7 +180,7 @@ describe('AC-A20 a grant without a person that needs more scopes', () => {
   const challenge = (scope: string) => `Bearer error="insufficient_scope", scope="${scope}"`;
   const limits = { deadlineAtMs: Number.MAX_SAFE_INTEGER };
 
-  test('AC-A20 two calls at once: one request after the other, and the last token is for both', async () => {
+  test('AC-A20 sends the requests of two calls one after the other, and the last token has the scopes of both', async () => {
     const asked: string[] = [];
     let running = 0;
     const { recovery, refused, store, row } = setup(
@@ -221,7 +221,7 @@ describe('AC-A20 a grant without a person that needs more scopes', () => {
     expect(asked).toEqual(['one', 'two', 'one']);
   });
 
-  test('AC-A20 a server that asks for another scope with each call causes four requests in 10 s, and 20 in an hour', async () => {
+  test('AC-A20 sends at most 4 requests in 10 s, and 20 in an hour, if each call is asked for another scope', async () => {
     const asked: number[] = [];
     const { clock, recovery, refused, provider } = setup(
       async () => tokens('x'),

@@ -31,7 +31,7 @@ export function addPending(store: IdentityStore, of: ConfiguredServer, nowMs: nu
         return JSON.stringify([...others, ...added].slice(-pendingMax));
       });
     } catch {
-      // Only the status of hosts is less exact.
+      // The login continues; only the status of hosts does not show it.
     }
   };
   change([own]);

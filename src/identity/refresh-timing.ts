@@ -7,7 +7,7 @@ const marginMsMin = 60_000;
 const marginMsMax = 5 * 60_000;
 const retryMsMin = 2_000;
 const retryMsMax = 5 * 60_000;
-/** With the random part of a delay. A `Retry-After` is cut to five minutes. */
+/** The longest delay, with its random part. A `Retry-After` is never longer: `parseRetryAfter` cuts it to five minutes. */
 const retryWaitMsMax = 1.2 * retryMsMax;
 
 /** Time of the refresh; undefined: the lifetime is not known, so only a 401 causes one. */
@@ -22,7 +22,7 @@ export function refreshAtMs(issuedMs: number, expiresMs: number | undefined, ran
 
 /**
  * Time left until `retryMs`, which is wall time because processes share it. No wait is longer than `retryWaitMsMax`, unless the clock
- * was set back since: then it is over.
+ * was set back since: then the wait is over.
  */
 export function retryWaitMs(retryMs: number, nowMs: number): number {
   const waitMs = retryMs - nowMs;

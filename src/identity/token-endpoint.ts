@@ -121,7 +121,7 @@ async function post(
   });
 }
 
-/** Not that of oauth4webapi: it also encodes `-`, `_` and `.`, and many servers do not decode them. */
+/** Replaces the function of oauth4webapi, which also encodes `-`, `_` and `.`: many servers do not decode them. */
 const basicAuthentication =
   (secret: string): ClientAuth =>
   (_as, { client_id: id }, _body, headers) => {
@@ -161,7 +161,7 @@ export function readTokenAnswer({ status, headers, body }: WholeAnswer, now: Dat
   const isRefusal = status === 400 || status === 401 || (status === 200 && !hasToken && json?.error !== undefined);
   if (json && isRefusal) return { kind: 'refused', error: words.find((word) => word === json.error) ?? 'other' };
   if (json && status === 200) return tokensOf(json);
-  // Most of these come from a proxy. An answer of 200 that is no JSON may have used the refresh token.
+  // Most of these answers come from a proxy. After a status of 200 without JSON, the refresh token may have been used.
   const isSent = status === 200 || status >= 500;
   const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), now);
   return { kind: 'unavailable', reason: `status_${status}`, isSent, retryAfterMs };
