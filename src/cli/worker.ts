@@ -122,7 +122,7 @@ function keyOf(file: string | undefined, key: string | undefined): string {
 const usage = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field} ${what}`, { field, reason: 'usage', hint });
 
-/** Logs each change of state or of its error, without repeats. */
+/** Logs each change of the state or of its error. Equal lines in a row are logged once. */
 function logStates(tools: RemoteTools, writeLog: WriteLog): void {
   let last = '';
   tools.on('state', ({ state, error }) => {

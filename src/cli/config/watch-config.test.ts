@@ -24,7 +24,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The system reports changes in the folder at any time; the file must then remain unchanged for a moment. */
+/** Waits until the system reports a change, which can take any time. Then the quiet time of 200 ms passes. */
 async function settled(): Promise<void> {
   await eventually('the system reports a change', () => clock.pendingTimers > 0);
   clock.advance(200);
@@ -85,7 +85,7 @@ test('any change of the text of a file that is no configuration is reported', as
   }
 });
 
-test('after the end nothing is reported', async () => {
+test('after the end of the watch nothing is reported', async () => {
   writeFileSync(file, '{"a":1}');
   await eventually('the system reports a change', () => clock.pendingTimers > 0);
   end();
@@ -135,13 +135,13 @@ test('a save before the watch began is reported', async () => {
   expect(changes).toBe(1);
 });
 
-test('behind a link: a change of its target, and of the link itself', async () => {
+test('for a file behind a link, a change of the target is reported, and so is a change of the link itself', async () => {
   end();
   for (const name of ['one', 'two']) {
     mkdirSync(path.join(folder, name));
     writeFileSync(path.join(folder, name, 'real.json'), `"${name}"`);
   }
-  // As volumes are mounted: the file is a link through another one, which is replaced.
+  // Like a mounted volume: the path of the link leads through another link, which is replaced.
   symlinkSync('one', path.join(folder, 'data'));
   unlinkSync(file);
   symlinkSync('data/real.json', file);

@@ -76,7 +76,7 @@ test('a server that listens several times has one listener for errors', async ()
   }
 });
 
-test('events, then one result, to the client of the request', async () => {
+test('the client of a request gets its events, then one result', async () => {
   await open({
     count: async ({ to }, { emit }) => {
       for (let n = 1; n <= Number(to); n++) emit(n);
@@ -154,7 +154,7 @@ test('operations end with their connection', async () => {
   await over;
 });
 
-describe('a client that breaks the protocol is disconnected, and no other client', () => {
+describe('only the client that breaks the protocol is disconnected', () => {
   test.each([
     ['a text that is not JSON', 'hello\n'],
     ['a value that is not an object', '5\n'],

@@ -76,7 +76,7 @@ export function createOperations(parts: OperationsParts): Operations {
       const { server, tool } = await findAbout(host, about);
       await disabled.set(server, tool, isDisabled);
       const { state, problem } = rowOf(host, server);
-      // The entry of the server may keep it out of service.
+      // The server may still be out of service by its entry in the configuration.
       const off =
         !isDisabled && state === 'disabled' ? { config: facts().config, problem: problem ?? null } : undefined;
       const isServerDisabled = !isDisabled && disabled.has(server);

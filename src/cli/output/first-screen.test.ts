@@ -40,7 +40,7 @@ const screen = {
 };
 const shown = (lines: readonly Line[], look: Screen = plainScreen) => lines.map((line) => paint(line, look));
 
-test('shows address, servers and how to connect; the key in full when it is new', () => {
+test('the first screen shows address, servers and how to connect, and a new key in full', () => {
   expect(shown(firstScreen(screen))).toEqual([
     'hostler 1.2.3  http://127.0.0.1:8383/mcp',
     'configuration /c/hostler.json',
@@ -60,7 +60,7 @@ test('shows address, servers and how to connect; the key in full when it is new'
   ]);
 });
 
-test('later it shows the path of the key file', () => {
+test('for a key that is not new, the first screen shows only the path of the key file', () => {
   const text = shown(firstScreen({ ...screen, key: { ...screen.key, isNew: false, file: "/my d'ata/key" } })).join(
     '\n',
   );
@@ -79,7 +79,7 @@ test('without a key or without HTTP no key is shown', () => {
   expect(text({ rows: [] })).toContain('no servers are configured');
 });
 
-test('a list that fails leaves no tools, or those of the last list', () => {
+test('after a failed list, the note says whether there are no tools or those of an earlier list', () => {
   const noteIn = (tools: number) =>
     shown(
       statusTable(

@@ -17,7 +17,7 @@ test.each<[string, object, NodeJS.ProcessEnv, boolean]>([
   ['FORCE_COLOR on a pipe', {}, { FORCE_COLOR: '1' }, true],
   ['FORCE_COLOR and NO_COLOR', {}, { FORCE_COLOR: '1', NO_COLOR: '1' }, true],
   ['FORCE_COLOR=0', terminal, { FORCE_COLOR: '0' }, false],
-])('AC-E14 %s', (_name, stream, env, isColoured) => {
+])('AC-E14 colours with %s (%j, %j): %s', (_name, stream, env, isColoured) => {
   const text = paint(span('good', 'ready'), screenOf(stream, env));
   expect(text.includes(sgr)).toBe(isColoured);
 });

@@ -46,7 +46,7 @@ test('the code is saved with access for its user only', () => {
   expect([statSync(cached()).mode & 0o777, statSync(path.dirname(cached())).mode & 0o777]).toEqual([0o600, 0o700]);
 });
 
-test('the second run adds the code that the first one did not run, and later runs do not change it', () => {
+test('the second run adds the code that the first one did not run, and later runs do not change the file', () => {
   const sizes: number[] = [];
   const files = new Set<number>();
   for (let runs = 0; runs < 4; runs++) {
@@ -90,12 +90,12 @@ test('code that others can write to is not used, and no code is written to such 
   expect(readdirSync(path.dirname(cached()))).toEqual([]);
 });
 
-test('the code is saved for the flags of a start, also after undici has set its own', () => {
+test('the code is saved for the flags of a start, even after the flags for the parser of undici were set', () => {
   keepParserSmall();
   run('exports.number = 1');
   const cachedData = readFileSync(cached()).subarray(32, -1);
   const source = readFileSync(path.join(dataDir, 'test.bundle.cjs'), 'latin1');
-  // Another source of the same length: V8 uses the compiled script in memory for an equal source, and ignores the cache.
+  // The source differs but has the same length: for an equal source V8 would ignore the cache and use its script in memory.
   const script = withStartFlags(() => new Script(source.replace('= 1', '= 2'), { cachedData }));
   expect(script.cachedDataRejected).toBe(false);
 });

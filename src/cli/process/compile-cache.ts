@@ -18,7 +18,7 @@ import { withStartFlags } from '../../transports/http/parser-flag.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 const digestBytes = 32;
-/** By then the code of the start has run and is compiled, and V8 has not yet dropped the compiled code. */
+/** Time from the run of a bundle to the save: all code of the start is compiled by then, and V8 has not dropped any of it yet. */
 const saveAfterMs = 5_000;
 /**
  * Last byte of a cache file. In the first run of Hostler no lists are stored, so the code that reads them is not compiled. The second

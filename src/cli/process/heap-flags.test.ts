@@ -12,7 +12,7 @@ test('a start does not change the flags of V8, so that code caches stay valid', 
   vi.useFakeTimers();
   const cachedData = new Script('(() => 1)()').createCachedData();
   limitHeap();
-  // Another source of the same length: V8 uses the compiled script in memory for an equal source, and ignores the cache.
+  // The source differs but has the same length: for an equal source V8 would ignore the cache and use its script in memory.
   expect(new Script('(() => 2)()', { cachedData }).cachedDataRejected).toBe(false);
 });
 

@@ -31,7 +31,7 @@ const passingCodes: ReadonlySet<string> = new Set([
 
 /**
  * True if the system refuses the socket to this process, now and later, so that it must serve its client itself. Sandboxes and file
- * systems (FUSE, 9p) have many codes for this, so every code that is not known to mean something else counts.
+ * systems (FUSE, 9p) have many codes for this, so every code without another known meaning is taken as a refusal.
  */
 export const isRefusedBySystem = (code: string | undefined): code is string =>
   code !== undefined &&

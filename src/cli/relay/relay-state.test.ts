@@ -35,7 +35,14 @@ test.each<[name: string, before: RelayState, event: RelayEvent, nowMs: number, a
     'away',
     ['settle'],
   ],
-  ['after the end of an idle host too', { kind: 'leaving', reason: 'idle' }, { kind: 'lost' }, 0, 'away', ['settle']],
+  [
+    'after the end of an idle host no host is needed until the next request',
+    { kind: 'leaving', reason: 'idle' },
+    { kind: 'lost' },
+    0,
+    'away',
+    ['settle'],
+  ],
   [
     'an older relay waits for a newer one to start',
     { kind: 'leaving', reason: 'upgrade' },

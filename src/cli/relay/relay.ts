@@ -28,7 +28,7 @@ export interface RelayOptions {
   /** Finds or starts a host. */
   readonly join: () => Promise<Opened>;
   readonly onJoined: (welcome: Welcome) => void;
-  /** The connection cannot be used by this process, or by this configuration. Called before any host was joined. */
+  /** Called if this process or its configuration cannot use the connection, and only before any host was joined. */
   readonly onUnusable: (opened: Opened & { readonly kind: 'refused' | 'unreachable' }) => void;
   readonly onFailure: (reason: string) => void;
   /** Called once, after the first line of a host. */

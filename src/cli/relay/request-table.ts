@@ -36,7 +36,7 @@ const listChanges: Readonly<Record<string, string>> = {
 const storedBytesMax = 16 * 1024 * 1024;
 const subscriptionsMax = 10_000;
 const questionsMax = 1_000;
-/** The host handles 1,000 requests of a client and delays 3,200 refusals; the other 800 may be in transit. */
+/** Maximum of open requests: the host handles 1,000 of a client and delays 3,200 refusals; 800 more may be in transit. */
 const openMax = 5_000;
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
@@ -200,7 +200,7 @@ export class RequestTable {
   #withId(bytes: Buffer, idStart: number, end: number): HostLine {
     const idEnd = endOfId(bytes, idStart, end);
     const idText = bytes.toString('utf8', idStart, idEnd);
-    // The letter after `,"` is that of method, result or error.
+    // The letter after `,"` is the first of `method`, `result` or `error`.
     const kind = bytes[idEnd + 2];
     if (kind === 0x6d) this.#asked(idText);
     else if (idText.startsWith(replayId)) return 'swallow';

@@ -23,7 +23,7 @@ const listen = listenEntry.parse({});
 const pick = <T>(random: Random, of: readonly T[]): T => of[randomInt(random, 0, of.length - 1)] as T;
 const some = <T>(random: Random, of: readonly T[]): T[] => of.filter(() => random() < 0.5);
 
-/** Each holder always has the same key. The file decides about its rights, and whether it is valid. */
+/** Each holder always has the same key. The file decides whether a key is valid, and which rights it has. */
 function randomFile(random: Random): HostConfig {
   const server = () => ({
     command: pick(random, ['one', 'two']),

@@ -33,12 +33,12 @@ test('a data directory without state gives a copy without state', () => {
   expect(readdirSync(to)).toEqual([]);
 });
 
-test.each(['disabled.json', 'state.db', 'state.db-wal'])('%s that cannot be read is an error', (name) => {
+test.each(['disabled.json', 'state.db', 'state.db-wal'])('a state file that cannot be read is an error: %s', (name) => {
   mkdirSync(path.join(from, name));
   expect(() => copyState(from, to)).toThrow(`${name} cannot be read`);
 });
 
-test('a process that serves its client itself does not start without this state', async () => {
+test('a process that serves its client itself does not start if a state file cannot be read', async () => {
   mkdirSync(path.join(from, 'disabled.json'));
   const given: Record<string, string> = { config: path.join(from, 'hostler.json'), 'data-dir': from };
   const args = { positionals: [], afterDashes: [], all: () => [], has: (name: string) => name === 'stdio' };

@@ -27,7 +27,7 @@ const start = async (...taken: number[]) => {
   return tried;
 };
 
-test('R5 the port is 8383; when it is taken, a free one that the next starts use', async () => {
+test('R5 the port is 8383; if 8383 is in use, a free port is chosen, which the next starts use too', async () => {
   expect(await start()).toEqual([8383]);
   expect(await start(8383)).toEqual([8383, 0]);
   expect(readFileSync(path.join(dataDir, 'port'), 'utf8')).toBe('4711\n');
@@ -42,6 +42,6 @@ test('a damaged file of the stored port is ignored, and other errors are not ret
   await expect(listenAnywhere({ listen }, dataDir, 80, () => {})).rejects.toThrow('no');
 });
 
-test('a port of the configuration is used in any case', () => {
+test('the configuration chooses a port if it has listen.port, even 0', () => {
   expect([{}, { listen: {} }, { listen: { port: 0 } }].map(hasPort)).toEqual([false, false, true]);
 });

@@ -25,7 +25,7 @@ function setUp(env: NodeJS.ProcessEnv = {}) {
   return { state, admission, greet };
 }
 
-test('R3 equal versions join; a newer one marks the host; another protocol is refused, and only a newer one ends the host', () => {
+test('R3 relays of any version join, and a newer one is noted; another protocol is refused, and a newer protocol ends the host', () => {
   const { state, greet } = setUp();
   expect([greet().refused, greet({ version: '0.0.9' }).refused, state.newer]).toEqual([undefined, undefined, []]);
   expect([greet({ version: '0.2.0' }).refused, state.newer]).toEqual([undefined, [['0.2.0', false]]]);

@@ -20,7 +20,7 @@ interface AdmissionOptions {
   readonly url: () => string | undefined;
   readonly isEnding: () => boolean;
   readonly onVariablesAdded: (names: readonly string[]) => void;
-  /** A relay needs a newer host. `isUrgent`: this host cannot serve it. */
+  /** Called for a relay that is newer than this host. `isUrgent`: this host cannot serve it. */
   readonly onNewer: (version: string, isUrgent: boolean) => void;
 }
 

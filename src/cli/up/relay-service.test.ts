@@ -86,7 +86,7 @@ test('R3 a host that no relay started is not replaced, and says what to do', asy
   ]);
 });
 
-test('R4 a host that a relay started ends by idleness; one that plain `up` started never does', async () => {
+test('R4 a host that a relay started ends when it is idle; a host that plain `up` started does not', async () => {
   const [relayed, plain] = [await open(true), await open(false)];
   for (const { clock } of [relayed, plain]) clock.advance(24 * 3_600_000);
   expect([relayed.ends, plain.ends]).toEqual([['idle'], []]);

@@ -173,7 +173,7 @@ class Run {
     const facts = () => this.#facts();
     this.#operations = createOperations({ host, logs, clock: systemClock, facts, disabled, end: this.#endFor });
     const { isStdio, isRelayed, port } = this.#options;
-    // For clients over stdio only --port opens a port: clients with different configurations each run a Hostler.
+    // For clients over stdio, a port is opened only with --port: clients with different configurations each run a Hostler.
     // The port opens before any server starts, so a port in use has no side effects.
     const isChosen = port !== undefined || hasPort(config);
     if (!(isStdio || isRelayed) || port !== undefined)
@@ -372,7 +372,7 @@ class Run {
     if (!isHostError(given)) return this.#logText('error', this.#redactor.redact(thrownText(given)));
     const error = this.#locate(given);
     if (isRemark(error)) return this.#noteOnce(error);
-    // The first list has waited long enough for a server that still starts: an event will tell how the start ends.
+    // The first list no longer waits for a server that still starts: an event will report how the start ends.
     if (error.code === 'reconnecting' && error.details.reason === undefined && !isHostError(error.cause)) return;
     // An event has already logged an unavailable server; only the hint of its cause is new.
     const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);

@@ -10,7 +10,7 @@ interface Parts {
   readonly workers: Pick<ServedWorkers, 'status'> | undefined;
 }
 
-/** Calls, leases, HTTP requests and streams, and workers. */
+/** Number of calls, leases, HTTP requests and streams, and workers. */
 function inUse({ host, gateway, workers }: Parts): number {
   const calls = host.status().reduce((sum, { running, queue, leases }) => sum + running + queue + leases.bindings, 0);
   return calls + gateway.httpUsage.open + (workers?.status().connectedWorkers ?? 0);
