@@ -122,7 +122,7 @@ test('keys exist before anything listens, and nothing listens before listen() is
   expect(log.at(-1)).toBe('{"hosts":["h"],"origins":["o"]}');
 });
 
-test('with a host that opens later, clients wait until it is open', async () => {
+test('a gateway whose host opens later listens at once, and reports the open host once', async () => {
   const { gateway: opening, http, log } = open({}, undefined, true);
   const gateway = await opening;
   await gateway.listen();

@@ -83,7 +83,7 @@ export interface Gateway {
   serveStdio(input: Readable, output: Writable, client?: string): Promise<void>;
   /** Replaces all keys except the local one, and reports invalid keys to `onProblem`. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
-  /** Like `replaceKeys`, but reads the keys now and applies them with the returned change. Throws if they cannot be read. */
+  /** Like `replaceKeys`, but only reads the keys; the returned change applies them. Throws if they cannot be read. */
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange;
   /** Replaces the accepted Host names and origins. The port does not change. */
   allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;

@@ -44,7 +44,7 @@ export interface BridgedRequest {
 export interface Bridge {
   /** Rejects with a HostError. If the answer is `input_required`, it contains only questions that this client can answer. */
   relay(request: BridgedRequest): Promise<Relayed>;
-  /** Ends the calls that wait for an answer of these clients: no answer can come. */
+  /** Ends the calls that wait for an answer of a client for which `isMeant` is true: such a client cannot answer any more. */
   endWaiting?(isMeant: (client: Client) => boolean): void;
   /** The gateway stops: no client can continue a call. */
   close?(): void;

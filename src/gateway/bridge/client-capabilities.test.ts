@@ -39,7 +39,7 @@ describe('the capability that a request needs', () => {
     expect(requiredCapabilities(new Set(['sampling']))).toBe('{"sampling":{}}');
   });
 
-  test('is declared by no client without a capability for requests: such a client cannot be asked', () => {
+  test('is one of elicitation, sampling and roots; a client that declares none of them receives no requests', () => {
     expect(acceptsRequests(capabilitiesOf('{"experimental":{}}'))).toBe(false);
     expect(acceptsRequests(capabilitiesOf('{"roots":{}}'))).toBe(true);
   });

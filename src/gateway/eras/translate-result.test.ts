@@ -20,7 +20,7 @@ const said = (text: string, from: Era, to: Era, method = 'tools/call', mayBePubl
 const meta = `"_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo}}`;
 
 describe('a result of the same era', () => {
-  test.each(['legacy', 'modern'] as const)('%s is not touched', (era) => {
+  test.each(['legacy', 'modern'] as const)('is not changed in the %s era', (era) => {
     const bytes = Buffer.from('{ "resultType":"complete","ttlMs":1,"a":1.0}');
     const wording = { from: era, to: era, method: 'resources/read', serverInfo, mayBePublic: true };
     expect(translateResult(bytes, wording)).toEqual([bytes]);
@@ -35,14 +35,14 @@ describe('a result of the same era', () => {
     ['in disguise', '{"resultType":"complete","cacheScop\\u0065":"public"}', '"cacheScop\\u0065":"private"}'],
     ['left out', '{"resultType":"complete","ttlMs":9}', '{"cacheScope":"private","resultType":"complete","ttlMs":9}'],
     ['written in an older form', '{"ttlMs":9}', '{"cacheScope":"private","ttlMs":9}'],
-  ])('E5 a resource whose scope is %s is private where callers have different rights', (_how, text, end) => {
+  ])('E5 is private if it is a resource whose scope is %s and callers have different rights', (_how, text, end) => {
     const worded = String(said(text, 'modern', 'modern', 'resources/read', false));
     expect(worded.endsWith(end), worded).toBe(true);
     expect(said(text, 'modern', 'modern', 'resources/read', true)).toBe(text);
     expect(said(text, 'modern', 'modern', 'tools/call', false)).toBe(text);
   });
 
-  test('E5 a resource with two scopes is no result, and input_required is not changed', () => {
+  test('E5 is refused if it is a resource with two scopes; input_required is not changed', () => {
     const twice = '{"cacheScope":"private","cacheScope":"public"}';
     expect(said(twice, 'modern', 'modern', 'resources/read', false)).toMatchObject({ code: -32603 });
     const more = '{"resultType":"input_required","inputRequests":{}}';
@@ -73,14 +73,14 @@ describe('a legacy result for a modern client', () => {
     expect(said(text, 'legacy', 'modern')).toBe(expected);
   });
 
-  test('of a read may not be cached', () => {
+  test('of resources/read is marked as not cacheable', () => {
     const hints = '"resultType":"complete","ttlMs":0,"cacheScope":"private"';
     expect(said('{"contents":[]}', 'legacy', 'modern', 'resources/read')).toBe(`{${hints},${meta},"contents":[]}`);
     const kept = JSON.parse(String(said('{"ttlMs":9,"contents":[]}', 'legacy', 'modern', 'resources/read')));
     expect(kept).toMatchObject({ ttlMs: 0, cacheScope: 'private', resultType: 'complete', contents: [] });
   });
 
-  test('keeps its meaning with any content', () => {
+  test('keeps all other members, whatever they contain', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => {
         const { resultType: _1, _meta: _2, ...rest } = JSON.parse(JSON.stringify(value));

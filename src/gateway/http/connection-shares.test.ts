@@ -6,7 +6,7 @@ interface Fake {
   isIdle: boolean;
 }
 
-/** Sixteen places: four for anonymous connections, twelve for keys, three of them a quarter. */
+/** Sixteen places: four for anonymous connections and twelve for keys. A quarter of the twelve is three. */
 function setUp(max = 16) {
   const shares = new ConnectionShares<Fake>(max);
   let count = 0;
@@ -58,7 +58,7 @@ test('E12 keys with a quarter each keep their connections', () => {
   for (const key of ['a', 'b', 'c', 'd', 'e']) expect(open(key, 1)).toMatchObject({ closed: [], refused: 1 });
 });
 
-test('E12 connections without a key are closed only for one another, the oldest first', () => {
+test('E12 a connection without a key is closed only for another one without a key, the oldest first', () => {
   const { shares, connect, open } = setUp();
   open('a', 12, false);
   const anonymous = [connect(), connect(), connect(), connect()];

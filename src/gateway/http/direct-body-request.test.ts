@@ -96,7 +96,7 @@ test('a client that expects 100 gets it', async () => {
   expect(answer).toMatch(/^HTTP\/1.1 100 Continue[\s\S]*done/);
 });
 
-test('X19 a request that was answered before the end of its body is released at that end', async () => {
+test('X19 a request that was answered before the end of its body is released from memory when the body ends', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const held: WeakRef<object>[] = [];
@@ -112,7 +112,7 @@ test('X19 a request that was answered before the end of its body is released at 
   await once(socket, 'data');
   socket.write('def');
   await eventually(
-    'it is collected',
+    'the request is collected',
     () => {
       collect();
       return held.every((each) => each.deref() === undefined);

@@ -28,14 +28,14 @@ describe('E12 one key', () => {
     expect([take('b', 1), take('a', 20), take('b', 20), take('a', 1), take('c', 1)]).toEqual([...[1, 11, 3, 0, 1]]);
   });
 
-  test('that took all places gets none above its quarter while a refused key waits; that key gets the free ones', () => {
+  test('that took all places gets no more above its quarter while a refused key waits; the refused key gets the free places', () => {
     const { shares, take, giveBack } = setUp();
     take('a', 16);
     expect(take('b', 1)).toBe(0);
     giveBack('a', 2);
     expect([take('a', 1), take('b', 5), take('a', 1), shares.size]).toEqual([0, 2, 0, 16]);
     giveBack('a', 14);
-    // b was refused its third place. When b has its quarter, a may take more than its own again.
+    // b was refused its third place. When b has its quarter, a may again take more than a quarter.
     expect([take('a', 1), take('b', 2), take('a', 20)]).toEqual([1, 2, 7]);
   });
 
@@ -62,7 +62,7 @@ test('E12 if each of four keys takes every place that it can get, each has a qua
   const held: Record<string, number> = { a: take('a', 100), b: 0, c: 0, d: 0 };
   for (let round = 0; round < 200; round++) {
     for (const key of ['b', 'c', 'd', 'a']) held[key] = (held[key] as number) + take(key, 3);
-    // Work of the key with the most ends.
+    // The key with the most places releases one.
     const [most] = Object.entries(held).sort(([, one], [, other]) => other - one)[0] as [string, number];
     giveBack(most, 1);
     held[most] = (held[most] as number) - 1;

@@ -93,7 +93,7 @@ test('a connection that Node would cut after its answer lingers instead, once', 
   expect(ours.destroyed).toBe(true);
 });
 
-test('E12 a connection that Node would cut is cut if the client has already sent its whole request', async () => {
+test('E12 a connection does not linger after the answer if the client has already sent its whole request', async () => {
   const [ours, theirs] = await pair();
   const request = { socket: ours, complete: false };
   lingering.insteadOfCut(request);

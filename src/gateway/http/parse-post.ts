@@ -43,8 +43,8 @@ export class DirectBodyRequest extends IncomingMessage {
   #reader: BodyReader | undefined;
 
   static {
-    // After the answer, Node's parser refers to the request until its `readableEnded` is true. The types declare a property,
-    // which a class cannot override with an accessor.
+    // After the answer, Node's parser keeps the request in memory until `readableEnded` of the request is true. The types
+    // declare a property, which a class cannot override with an accessor.
     Object.defineProperty(DirectBodyRequest.prototype, 'readableEnded', {
       get(this: DirectBodyRequest): boolean {
         return this.#reader === ended || Reflect.get(IncomingMessage.prototype, 'readableEnded', this);
@@ -56,7 +56,7 @@ export class DirectBodyRequest extends IncomingMessage {
     this.#reader = reader;
   }
 
-  /** Node's parser calls it with each chunk, and with null at the end. */
+  /** Node's parser calls this with each chunk, and with null at the end. */
   override push(piece: unknown, encoding?: BufferEncoding): boolean {
     const reader = this.#reader;
     if (!reader) return super.push(piece, encoding);

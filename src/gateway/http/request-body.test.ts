@@ -33,16 +33,16 @@ test.each([
   expect(read(pieces, 5)).toEqual(told);
 });
 
-test('pieces of any size come out in order', () => {
+test('a body in pieces of any size is returned complete and in order', () => {
   const pieces = Array.from({ length: 9_000 }, (_, i) => 'x'.repeat(i % 7) + i);
   expect(read(pieces, 1_000_000)).toEqual([pieces.join('')]);
 });
 
-test('too many pieces are refused', () => {
+test('a body in too many pieces is refused', () => {
   expect(read(new Array(10_001).fill('x'), 1_000_000)).toEqual(['too_large']);
 });
 
-test('a sender that disconnects gets no answer', () => {
+test('a body whose sender disconnects is never returned', () => {
   const body = new TestBody(5, new ByteBudget(10_000), () => expect.unreachable());
   body.piece(Buffer.from('a'));
   body.left();
@@ -57,7 +57,7 @@ test('X19 all incomplete bodies together use at most the budget, and each releas
   const bodies = [1, 2].map(() => new TestBody(1_000_000, budget, (body) => told.push(body.toString())));
   for (const body of bodies) for (const half of halves) body.piece(Buffer.from(half));
   expect([told, budget.used]).toEqual([['busy'], 4_000]);
-  // Pieces are never held twice.
+  // A body in one piece does not use the budget, even when little is left.
   expect(read(['y'.repeat(9_000)], 1_000_000, budget)).toHaveLength(1);
   bodies[0]?.left();
   expect(budget.used).toBe(0);
@@ -65,7 +65,7 @@ test('X19 all incomplete bodies together use at most the budget, and each releas
   expect(budget.used).toBe(0);
 });
 
-test('a body in many pieces comes out unchanged, and holds little more than its own size meanwhile', () => {
+test('a body in many pieces is returned unchanged, and uses little more memory than its own size while it arrives', () => {
   const budget = new ByteBudget(10_000_000);
   const told: (Buffer | string)[] = [];
   const body = new TestBody(1_000_000, budget, (each) => told.push(each));

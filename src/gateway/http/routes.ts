@@ -25,7 +25,7 @@ export interface RouteEvents {
 /** A route has either `answer` or `stream`. */
 interface RouteContent {
   answer?(): RouteAnswer | Promise<RouteAnswer>;
-  /** Called for each client. Returns a function that the responder calls when the stream has ended. */
+  /** Called for each client. Returns a function that is called when the stream has ended. */
   stream?(events: RouteEvents): () => void;
 }
 

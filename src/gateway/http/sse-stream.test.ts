@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { parseEventId } from '../eras/legacy/event-stream.js';
 import { eventText } from './sse-stream.js';
 
-test('an event is one line of data, whatever space its JSON has', () => {
+test('the data of an event is one line, also if its JSON contains line breaks', () => {
   expect(eventText(undefined, ['{"a":', Buffer.from('[1,\r\n2]'), '\n}']).toString()).toBe(
     'event: message\ndata: {"a":[1,  2] }\n\n',
   );
@@ -25,6 +25,6 @@ test.each([
   ['1-1 ', undefined],
   ['1-1e3', undefined],
   ['9999999999999999-1', undefined],
-])('the event id %j is %j', (text, id) => {
+])('the event id %j is read as %j', (text, id) => {
   expect(parseEventId(text)).toEqual(id);
 });

@@ -53,7 +53,7 @@ test('the local key belongs to the embedder, even if an entry of the configurati
   expect(new Keyring({ clock }).authenticate('Bearer hk_local')).toBeUndefined();
 });
 
-test('a key ends in the instant it expires', () => {
+test('a key is refused from the time of its expiry on', () => {
   const keys = keysOf({ ann: { hash: hashOf('ann-key'), expires: '2026-01-01T00:01:00Z' } });
   const ownClock = new FakeClock(0, new Date('2026-01-01T00:00:00Z'));
   const keyring = new Keyring({ clock: ownClock, keys });

@@ -27,7 +27,7 @@ describe('a legacy session', () => {
     expect(gateway.upstreams.subscribers.size).toBe(0);
   });
 
-  test('does not see members of the stream between Hostler and the server', async () => {
+  test('gets updates without the stream id that the server sent to Hostler', async () => {
     const gateway = new FakeGateway(servers);
     const session = gateway.open();
     await gateway.ask(client, 'resources/subscribe', uri);
@@ -91,7 +91,7 @@ describe('a legacy session', () => {
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
   });
 
-  test('must be open, and name an existing resource', async () => {
+  test('can subscribe only while it is open, and only to an existing resource', async () => {
     const gateway = new FakeGateway({ ...servers, web: { resources: [] } });
     expect((await gateway.ask(client, 'resources/subscribe', uri)).failure?.code).toBe(-32600);
     gateway.open();
@@ -171,7 +171,7 @@ describe('a modern stream', () => {
     stream.abort();
   });
 
-  test('sends notifications from before its acknowledgement after it', async () => {
+  test('begins with its acknowledgement; earlier notifications follow it', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();
     gateway.upstreams.onSubscribe = () => promise;
@@ -189,7 +189,7 @@ describe('a modern stream', () => {
   });
 
   test.each([[5], ['both'], [[]]])(
-    'forwards an update whose _meta is not an object (%j), before it began and after',
+    'forwards an update whose _meta is not an object (%j), before and after its acknowledgement',
     async (meta) => {
       const gateway = new FakeGateway(servers);
       const { promise, resolve } = deferred();
@@ -208,7 +208,7 @@ describe('a modern stream', () => {
     },
   );
 
-  test('that ended before it began has no subscription', async () => {
+  test('that ended before its acknowledgement has no subscription', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();
     gateway.upstreams.onSubscribe = () => promise;
@@ -230,7 +230,7 @@ describe('a modern stream', () => {
     expect(stream.heard.map(({ method }) => method)).toEqual(['notifications/subscriptions/acknowledged']);
   });
 
-  test('ends with a result when the gateway does', () => {
+  test('ends with a result when the gateway closes', () => {
     const gateway = new FakeGateway(servers);
     const stream = gateway.send(modern, 'subscriptions/listen', listening('{}'), '7');
     gateway.router.close();
@@ -250,7 +250,7 @@ describe('a modern stream', () => {
     },
   );
 
-  test('is refused beyond 100 of a principal, and 1,000 in all', () => {
+  test('is refused beyond 100 streams of one principal, and 1,000 in total', () => {
     const gateway = new FakeGateway(servers);
     const listen = (id: string) =>
       gateway.send(fakeClient({ era: 'modern', principal: principalOf(id) }), 'subscriptions/listen', listening('{}'));

@@ -11,7 +11,7 @@ const open = (gateway: FakeGateway, id: string, path = '/mcp', principal = princ
   gateway.open({ id, path, principal });
 const methods = ({ heard }: { heard: readonly { method: string }[] }) => heard.map(({ method }) => method);
 
-test('only clients whose own list changed are notified, once, when it can be listed', async () => {
+test('only clients whose own list changed are notified, once, and only when the new list can be read', async () => {
   const gateway = new FakeGateway(servers);
   const all = open(gateway, 'a');
   const fs = open(gateway, 'b', '/mcp/fs');
@@ -36,7 +36,7 @@ test('each list has its own notification', () => {
   expect(methods(session)).toEqual(['notifications/prompts/list_changed', 'notifications/resources/list_changed']);
 });
 
-test('a server that starts, stops or lists the same again changes no list', () => {
+test('a server that starts, stops or returns the same list again changes no list', () => {
   const gateway = new FakeGateway(servers);
   const session = open(gateway, 'a');
   gateway.upstreams.setState('fs', 'parked');

@@ -58,7 +58,7 @@ describe('servers', () => {
     expect(looks).toBe(0);
   });
 
-  test('W28 get the level again in a renewed session, and once in each session', () => {
+  test('W28 get the level once in each session, and again after a session was renewed', () => {
     const { levels, sent, upstreams } = make();
     levels.set('s1', 'info', somebody, all);
     upstreams.renew('a');

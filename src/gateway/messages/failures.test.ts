@@ -35,7 +35,7 @@ test('the stored cause is not shown to the client', () => {
   expect(JSON.stringify(requestFailure(cause, context))).not.toContain('secret');
 });
 
-test('the error itself decides whether it may be retried', () => {
+test('`retryable` follows from the execution that the error states', () => {
   const facts = (error: HostError) => JSON.parse(String(requestFailure(error, context).data));
   expect(facts(new HostError('transport', 'x', { execution: 'not_executed' })).retryable).toBe(true);
   expect(facts(new HostError('transport', 'x', { execution: 'uncertain' })).retryable).toBe(false);
@@ -61,7 +61,7 @@ test('an answer without a usable code is an internal error', () => {
 test.each([
   ['legacy', -32603],
   ['modern', -32021],
-] as const)('a missing capability of a modern server is, for a %s client, %i', (clientEra, code) => {
+] as const)('the error of a modern server for a missing capability is, for a %s client, %i', (clientEra, code) => {
   const bytes = Buffer.from('{"code":-32021,"message":"needs sampling"}');
   expect(translateError(bytes, { ...context, clientEra, serverEra: 'modern' })).toMatchObject({
     code,
@@ -99,7 +99,7 @@ describe('E13 an error code of a server, for a modern client', () => {
       expect(translateError(Buffer.from(`{"code":${code},"message":"m"}`), context).code).toBe(code);
   });
 
-  test('a legacy server cannot say that a capability is missing', () => {
+  test('the modern code for a missing capability is -32603 if a legacy server sends it', () => {
     const bytes = Buffer.from('{"code":-32021,"message":"m"}');
     expect(translateError(bytes, { ...context, clientEra: 'modern', serverEra: 'legacy' }).code).toBe(-32603);
   });

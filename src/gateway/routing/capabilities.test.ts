@@ -28,7 +28,7 @@ describe('capabilities', () => {
     },
   );
 
-  test('of one server that are invalid are not changed', () => {
+  test('of one server are forwarded unchanged if a member is invalid, and replaced if they are not an object', () => {
     expect(capabilitiesOf(viewOf({ a: { capabilities: '{"tools":7,"x":1.0}' } }, '/mcp/a'))).toBe(
       '{"tools":7,"x":1.0}',
     );

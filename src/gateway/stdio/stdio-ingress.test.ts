@@ -217,7 +217,7 @@ describe('the legacy era', () => {
     expect(router.exchanges).toEqual([]);
   });
 
-  test('batches are for 2025-03-26 alone: answered together, without cancelled requests', async () => {
+  test('only 2025-03-26 has batches; their answers are written together, without those of cancelled requests', async () => {
     const { send, router, written, pipe } = open();
     await send(initialize(0, '2025-03-26'));
     const batch = [
@@ -368,7 +368,7 @@ describe('bad lines', () => {
     expect(await send(modern(5, 'echo'))).toMatchObject([{ id: 5, result: {} }]);
   });
 
-  test('bytes that are no UTF-8 are no message', async () => {
+  test('a line that is not UTF-8 is refused', async () => {
     const { input, written } = open();
     input.write(Buffer.from('{"jsonrpc":"2.0","id":1,"method":"\xff"}\n', 'latin1'));
     expect(await written()).toEqual([withoutId(-32700)]);
@@ -393,13 +393,13 @@ describe('bad lines', () => {
     expect(await send(modern(2, 'echo'))).toMatchObject([withoutId(-32600), { id: 1 }, { id: 2 }]);
   });
 
-  test('a router that throws answers with -32603 and is reported', async () => {
+  test('if the router throws, the client gets -32603 and the error is reported', async () => {
     const { send, problems } = open();
     expect(await send(modern(1, 'throw'))).toMatchObject([{ id: 1, error: { code: -32603 } }]);
     expect(problems).toHaveLength(1);
   });
 
-  test('a missing endpoint is reported', async () => {
+  test('a request to a missing endpoint is refused', async () => {
     const { send, router } = open();
     router.hasAny = false;
     expect(await send(modern(1, 'echo'))).toMatchObject([{ id: 1, error: { code: -31005 } }]);
@@ -499,7 +499,7 @@ describe('the end', () => {
     expect([await written(), clock.pendingTimers]).toEqual([[], 0]);
   });
 
-  test('requests are cancelled after ten seconds, or after the time that close allows', async () => {
+  test('requests are cancelled ten seconds after the end of the input, or after the time that close allows', async () => {
     const { input, router, pipe, clock, written } = open();
     input.end(`${JSON.stringify(modern(1, 'wait'))}\n`);
     await written();

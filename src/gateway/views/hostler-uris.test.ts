@@ -10,7 +10,7 @@ const servers = {
 const client = fakeClient();
 const modern = fakeClient({ era: 'modern' });
 const wrapped = 'hostler://b/file:///x?q#f';
-/** A template that matches every URI, as a whole list item: the fake takes a text that begins with a brace for an item. */
+/** A template that matches every URI. The fake uses a text that begins with a brace as the whole list item. */
 const anything = '{"uriTemplate":"{+any}"}';
 
 test.each(['file:///x', 'a b://ü/%20?x#y', 'hostler://c/x'])('%s is decoded to the same text', (uri) => {
@@ -18,14 +18,14 @@ test.each(['file:///x', 'a b://ü/%20?x#y', 'hostler://c/x'])('%s is decoded to 
 });
 
 test.each(['file:///x', 'hostler://', 'hostler://b', 'hostler://b/', 'hostler://%E0%A4%A/x'])(
-  '%s is not ours',
+  '%s is not a Hostler URI',
   (uri) => {
     expect(unwrapUri(uri)).toBeUndefined();
   },
 );
 
 describe('two servers with the same URI', () => {
-  test('E6 both are listed as URIs of Hostler, which is reported once', async () => {
+  test('E6 both are listed as Hostler URIs, and the conflict is reported once', async () => {
     const gateway = new FakeGateway(servers);
     const uris = async (path: string, method: string, list: string, member: string) => {
       const listed = (await gateway.ask(fakeClient({ path }), method)).json()[list] as Record<string, string>[];
@@ -60,18 +60,21 @@ describe('two servers with the same URI', () => {
     ['resources/read', (uri: string) => ({ uri })],
     ['resources/subscribe', (uri: string) => ({ uri })],
     ['completion/complete', (uri: string) => ({ ref: { type: 'ref/resource', uri }, argument: {} })],
-  ])('E6 %s of a URI that two servers list, or have a template for, is refused naming both', async (method, params) => {
-    const gateway = new FakeGateway(servers);
-    gateway.open();
-    for (const uri of ['file:///x?q#f', 'file:///made%20of', 'file:///{path}']) {
-      const { failure } = await gateway.ask(client, method, JSON.stringify(params(uri)));
-      expect(failure).toMatchObject({ code: -32602, message: expect.stringContaining("'a' and 'b'") });
-      expect(failure?.message).toContain('/mcp/<server>');
-      expect(JSON.parse(String(failure?.data))).toMatchObject({ uri, servers: ['a', 'b'] });
-    }
-    expect(gateway.upstreams.requests).toEqual([]);
-    expect(gateway.upstreams.subscribers.size).toBe(0);
-  });
+  ])(
+    'E6 %s of a URI that two servers list, or have a template for, is refused, and the error names both',
+    async (method, params) => {
+      const gateway = new FakeGateway(servers);
+      gateway.open();
+      for (const uri of ['file:///x?q#f', 'file:///made%20of', 'file:///{path}']) {
+        const { failure } = await gateway.ask(client, method, JSON.stringify(params(uri)));
+        expect(failure).toMatchObject({ code: -32602, message: expect.stringContaining("'a' and 'b'") });
+        expect(failure?.message).toContain('/mcp/<server>');
+        expect(JSON.parse(String(failure?.data))).toMatchObject({ uri, servers: ['a', 'b'] });
+      }
+      expect(gateway.upstreams.requests).toEqual([]);
+      expect(gateway.upstreams.subscribers.size).toBe(0);
+    },
+  );
 
   test('E6 at its own endpoint, and where the other server is not visible, each server keeps the plain URI', async () => {
     const gateway = new FakeGateway(servers);
@@ -129,7 +132,7 @@ describe('E6 a URI that a server lists', () => {
     expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['good']);
   });
 
-  test('is waited for at boot when a template of another server matches it', async () => {
+  test('is read from that server even if it is listed during boot, after a template of another server matched the URI', async () => {
     const gateway = new FakeGateway({
       evil: { templates: ['file:///{+any}'] },
       good: { capabilities: null },
@@ -165,7 +168,7 @@ describe('E6 a URI that a server lists', () => {
 describe('templates that are not routed', () => {
   const own = { templates: [anything, 'own://{id}'] };
 
-  test('E6 without a literal prefix route at the endpoint of their server only', async () => {
+  test('E6 because they have no literal prefix are still matched at the endpoint of their own server', async () => {
     const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
     const params = JSON.stringify({ uri: 'wild://1' });
     expect((await gateway.ask(client, 'resources/read', params)).failure).toMatchObject({
@@ -176,7 +179,7 @@ describe('templates that are not routed', () => {
     expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['any', 'any']);
   });
 
-  test('E9 are named for the status of their server, unless it is the only one with resources', () => {
+  test('E9 appear in the status of their server, unless no other server has resources', () => {
     const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
     expect(gateway.router.unroutedOf('any')).toEqual({
       count: 1,
@@ -187,7 +190,7 @@ describe('templates that are not routed', () => {
     expect(gateway.router.unroutedOf('any')).toBeUndefined();
   });
 
-  test('E9 a URI that is too long to match is refused with its limit', async () => {
+  test('E9 a URI that is too long to match is refused, and the error names the limit', async () => {
     const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
     const params = JSON.stringify({ uri: `own://${'x'.repeat(8_200)}` });
     const { failure } = await gateway.ask(client, 'resources/read', params);
@@ -195,7 +198,7 @@ describe('templates that are not routed', () => {
   });
 });
 
-test('E6 no server can pass for another one with capital letters in the Hostler scheme', async () => {
+test('E6 no server can pose as another one by writing the Hostler scheme in capital letters', async () => {
   const gateway = new FakeGateway({
     evil: { resources: ['Hostler://good/x'], templates: ['HOSTLER://good/{+any}'] },
     good: { resources: ['file:///x'] },

@@ -37,7 +37,7 @@ describe('a page', () => {
     expect(lists.made).toBe(3);
   });
 
-  test('is found again when a server returns to an earlier state', () => {
+  test('is reused from the cache when a server returns to an earlier state', () => {
     const { lists, page, upstreams } = make({ s: { tools: ['a'] } });
     const ready = page();
     upstreams.setState('s', 'parked');
@@ -47,7 +47,7 @@ describe('a page', () => {
     expect(lists.made).toBe(2);
   });
 
-  test('shows the state of its own server, whichever server had that state when another principal listed', () => {
+  test('shows the state of the server of each tool, even if another server had the same state in an earlier page', () => {
     const nothing = { tools: [] };
     const { page, upstreams } = make({ x: { ...nothing, state: 'parked' }, y: { tools: ['a'] }, z: nothing });
     upstreams.allow(({ id }, server) => server === 'y' || server === (id === 'p1' ? 'x' : 'z'));
@@ -56,7 +56,7 @@ describe('a page', () => {
     expect(page('p2').toString()).toBe('{"tools":[{"_meta":{"hostler/state":"parked"},"name":"y__a"}]}');
   });
 
-  test('adds the state to the _meta of a tool, and leaves a _meta that is no object as it is', () => {
+  test('adds the state to the _meta of a tool, but does not change a _meta that is not an object', () => {
     const tools = ['{"name":"a","_meta":{"x":1.0,"hostler/state":"mine"}}', '{"name":"b","_meta":7}'];
     const { page } = make({ s: { tools, state: 'parked' } });
     expect(page().toString()).toBe(
@@ -64,7 +64,7 @@ describe('a page', () => {
     );
   });
 
-  test('puts the state into an item however it begins, and next to a _meta with escapes', () => {
+  test('has the state in an item with any first member, and in a _meta key with escapes', () => {
     const tools = ['{"name":"a"}', '{"x":1,"name":"b"}', '{ "name":"c"}', '{"name":"d","\\u005fmeta":{"x":1}}'];
     const { page } = make({ s: { tools, state: 'parked' } });
     const state = '"hostler/state":"parked"';
@@ -98,7 +98,7 @@ describe('a page', () => {
     expect(sizes).toEqual([2, 2, 1]);
   });
 
-  test('is forgotten when there are more than 64', () => {
+  test('is evicted as the oldest when more than 64 pages are cached', () => {
     const { lists, page, upstreams } = make({ s: { tools: ['a'] } });
     upstreams.set('s', { tools: Array.from({ length: 80 }, (_, i) => `t${i}`) });
     upstreams.allow(({ id }, _server, tool) => tool === undefined || tool === `t${id}`);

@@ -45,7 +45,7 @@ test('a list that needs pages is in the order of servers and keys, whatever the 
   expect(table.sorted.map(({ name }) => name)).toEqual(['hostler://x/u', 't', 'hostler://y/u']);
 });
 
-test('parts are equal when their entries show the same, whichever objects they are', () => {
+test('parts are equal if their entries have the same content, even in different objects', () => {
   const [a, b] = [entry('a'), entry('b')];
   expect(part(a, b).hasSameEntries(part({ ...a, content: 0 }, b))).toBe(true);
   expect(part(a, b).hasSameEntries(part(b, a))).toBe(false);

@@ -41,7 +41,7 @@ test('E9 at most 1,000 templates are routed, and one server cannot push out thos
   expect(routes.unrouted).toContainEqual({ server: 'greedy', template: 'g://990/{a}', reason: 'too_many' });
 });
 
-test('E9 of a server that lists more than can be routed, no more than twice as many are parsed', () => {
+test('E9 of one server at most twice as many templates are parsed as can be routed', () => {
   const unreadable = Array.from({ length: 5 }, (_, i) => entry('a', `x://${i}/{`));
   const reasonsOf = (entries: TemplateEntry[]) => new TemplateRoutes(entries, 2).unrouted.map(({ reason }) => reason);
   expect(reasonsOf([...unreadable, entry('a', 'x://{id}')])).toEqual([
@@ -56,16 +56,16 @@ test.each([
   [[50, 5, 50], 20, [7, 5, 8]],
   [[1, 2, 3], 2, [0, 1, 1]],
   [[], 5, []],
-])('shares of %j in %i are %j', (wanted, max, expected) => {
+])('requests for %j of %i places get %j', (wanted, max, expected) => {
   expect(fairShares(wanted, max)).toEqual(expected);
 });
 
-test('E9 8,000 characters against 1,000 templates of 32 expressions take two steps per character at most', () => {
+test('E9 matching 8,000 characters with a template of 32 expressions takes at most two steps per character, for each of 1,000 templates', () => {
   const own = Array.from({ length: 1_200 }, (_, i) => `x://{+a${i}}${'xxy{+a}'.repeat(expressionsMax - 1)}`);
   const routes = new TemplateRoutes(own.map((key) => entry('a', key)));
   const uri = new UriText(`x://${'x'.repeat(7_996)}`);
   expect(routes.serversOf(uri)).toEqual([]);
-  // All of them were read to the end.
+  // Every template was matched up to nearly the end of the URI.
   expect(uri.meter.steps).toBeGreaterThan(1_000 * 7_000);
   expect(uri.meter.steps).toBeLessThanOrEqual(1_000 * (2 * 8_000 + 2_048));
 });

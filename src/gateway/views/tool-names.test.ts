@@ -10,7 +10,7 @@ describe('names at an endpoint of many servers', () => {
     expect(named(['fs', 'read_file'], ['git', 'log_short-1'])).toEqual(['fs__read_file', 'git__log_short-1']);
   });
 
-  test('with a hash are fixed letter by letter', () => {
+  test('with a hash never change from release to release', () => {
     expect(named(['files', 'lies/mich'])).toEqual(['files__lies_mich_kvukylcs']);
     expect(named(['s'.repeat(40), 't'.repeat(40)])).toEqual([`${'s'.repeat(40)}__${'t'.repeat(13)}_g5ow2you`]);
   });
@@ -80,7 +80,7 @@ describe('names at the endpoint of one server', () => {
     ).toEqual(names);
   });
 
-  test('get a hash when the operator renamed two tools alike', () => {
+  test('get a hash when the operator gave two tools the same name', () => {
     const names = uniqueNames(
       [
         { server: 's', tool: 'a', name: 'b' },

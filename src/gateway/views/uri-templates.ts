@@ -295,7 +295,7 @@ export class SearchText {
     let known = 0;
     let at = from;
     while (at <= lastStart) {
-      // The first comparison nearly always fails. A separate loop for it is several times as fast.
+      // The first comparison nearly always fails. A separate loop for it is several times as fast as the loop below.
       if (known === 0) {
         const before = at;
         while (at <= lastStart && codes[at + cut] !== pivot) at++;

@@ -93,7 +93,7 @@ describe('a view', () => {
     expect([built.size, asked]).toEqual([500, 1_000]);
   });
 
-  test('after a change of one server checks only its tools again', () => {
+  test('checks only the tools of the changed server again', () => {
     const { upstreams, now } = make({ a: { tools: ['t'] }, b: { tools: ['u', 'v'] } });
     const asked: (string | undefined)[] = [];
     upstreams.allow((_principal, _server, tool) => asked.push(tool) > 0);
@@ -116,14 +116,14 @@ describe('a view', () => {
   });
 
   test.each([
-    ['min of all', { a: 5, b: 3 }, 3],
-    ['0 of one', { a: 5, b: 0 }, 0],
+    ['shortest time of its servers', { a: 5, b: 3 }, 3],
+    ['time 0 of one server', { a: 5, b: 0 }, 0],
   ])('may be cached for the %s', (_title, ttls, expected) => {
     const { now } = make({ a: { tools: ['t'], ttlMs: ttls.a }, b: { tools: ['t'], ttlMs: ttls.b } });
     expect(now().table('tools/list').ttlMs).toBe(expected);
   });
 
-  test('may not be cached while a server never ran, or when it is empty', () => {
+  test('must not be cached while one of its servers has never run, or while it is empty', () => {
     const { now } = make({ a: { tools: ['t'], ttlMs: 5 }, b: { capabilities: null } });
     expect(now().table('tools/list').ttlMs).toBe(0);
     expect(now().table('prompts/list')).toMatchObject({ ttlMs: 0, isPublic: false });
@@ -142,7 +142,7 @@ describe('a view', () => {
     expect(now().table('tools/list').isPublic).toBe(false);
   });
 
-  test('shares its lists with views that show the same', () => {
+  test('shares its lists with views that show the same items', () => {
     const { views } = make({ a: { tools: ['t'] } });
     const [one, other] = ['x', 'y'].map((id) => views.of(endpoint, principalOf(id)).table('tools/list'));
     expect(one).toBe(other);

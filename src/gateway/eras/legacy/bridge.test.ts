@@ -58,7 +58,7 @@ describe('legacy client, modern server', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('for a URL the client gets the id that its era requires', async () => {
+  test('a question with a URL gets the elicitation id that the legacy era requires', async () => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy');
     const own = '{"mode":"url","url":"https://a.example","elicitationId":"mine"}';
@@ -81,7 +81,7 @@ describe('legacy client, modern server', () => {
     expect(await relayed).toBe(done);
   });
 
-  test('a call whose server only asks to repeat it is sent again after a pause', async () => {
+  test('a call is sent again after a pause if the server returns a state without questions', async () => {
     const { bridge, clock } = bench();
     const request = bridged(fakeExchange('legacy'), (_, round) =>
       round === 1 ? modernResult('{"resultType":"input_required","requestState":"s"}') : done,
@@ -94,7 +94,7 @@ describe('legacy client, modern server', () => {
     expect(request.sent[1]?.members).toBe('"requestState":"s"');
   });
 
-  test('a server that keeps requesting input is given up after eight rounds', async () => {
+  test('a call fails if its server still requests input after eight rounds', async () => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy');
     const request = bridged(exchange, () => asks(`"a":${form}`));
@@ -116,7 +116,7 @@ describe('legacy client, modern server', () => {
       { isError: true, content: [{ type: 'text', text: expect.stringContaining('does not support roots') }] },
     ],
     ['prompts/get', { code: -32603, message: expect.stringContaining('does not support roots') }],
-  ])('no question is sent when one capability was not declared: %s', async (method, told) => {
+  ])('no question is sent if the client did not declare the capability for one of them: %s', async (method, told) => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy', { capabilities: '{"elicitation":{}}', method });
     const request = bridged(exchange, () => asks(`"a":${form},"b":{"method":"roots/list"}`));
@@ -163,7 +163,7 @@ describe('legacy client, modern server', () => {
     expect(request.sent).toHaveLength(1);
   });
 
-  test('a client that cannot be reached is described as one that cannot be asked', async () => {
+  test('the server receives no client capabilities if the client cannot be reached', async () => {
     const { bridge } = bench();
     const request = bridged({ ...fakeExchange('legacy'), ask: undefined }, () => asks(`"a":${form}`));
     expect(parsed(await bridge.relay(request))).toMatchObject({ isError: true });
@@ -172,7 +172,7 @@ describe('legacy client, modern server', () => {
 });
 
 describe('legacy client, legacy server', () => {
-  /** Asks each of these in the middle of a call that then waits to be finished. */
+  /** Starts a call in which the server asks each question of `asked`. The call lasts until `finish` is called. */
   function middle(exchange: ReturnType<typeof fakeExchange>, ...asked: ReturnType<typeof inbound>[]) {
     let finish: () => void = () => {};
     const script = (options: BridgeOptions) => {
@@ -245,7 +245,7 @@ describe('legacy client, legacy server', () => {
     expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call has ended' } }]);
   });
 
-  test('a client that gives no answer causes an error with a text', async () => {
+  test('if the client does not answer, the server gets an error with the reason', async () => {
     const exchange = fakeExchange('legacy');
     const asked = inbound('roots/list');
     const { relayed, finish } = middle(exchange, asked);
@@ -270,7 +270,7 @@ describe('legacy client, legacy server', () => {
     await relayed;
   });
 
-  test('at most 32 wait at once', async () => {
+  test('at most 32 questions of one call wait at once', async () => {
     const exchange = fakeExchange('legacy');
     const asked = Array.from({ length: 33 }, (_, i) => inbound('roots/list', undefined, i));
     const { relayed, finish } = middle(exchange, ...asked);

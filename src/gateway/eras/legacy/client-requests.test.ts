@@ -76,7 +76,7 @@ test('a question beyond the bound or without a client is refused at once', async
   await expect(open).rejects.toMatchObject({ code: 'cancelled' });
 });
 
-test('E13 no question is sent before the client has sent initialized; then in order, once', async () => {
+test('E13 questions wait until the client has sent initialized; then each is sent once, in order', async () => {
   const { clock, asks, told, tell, owner } = setUp(10, false);
   const first = asks.ask(owner, tell, 'elicitation/create', '{"x":1}', { deadlineAtMs: far });
   const second = asks.ask(owner, tell, 'roots/list', undefined, { deadlineAtMs: far });

@@ -186,7 +186,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
     this.#openId = context.open.add(this, session.principal.id);
   }
 
-  /** False for `initialize`: its session header is known only at its end, so it cannot become a stream. */
+  /** False for `initialize`: the header with the session id is known only with the answer, so no stream can begin before it. */
   get isSilent(): boolean {
     return this.#admit === undefined && this.#reply.isSilent;
   }

@@ -36,7 +36,7 @@ describe('modern client, modern server', () => {
     expect(request.sent[0]?.members).toBeUndefined();
   });
 
-  test('state is sent sealed and comes back byte for byte, answers are unchanged', async () => {
+  test('the client gets the state sealed; the server gets back its own state and the answers, byte for byte', async () => {
     const { bridge } = bench();
     const state = '"s\\u0041\\/é"';
     const first = await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, state)));
@@ -49,7 +49,7 @@ describe('modern client, modern server', () => {
     expect(second.sent[0]?.members).toBe(`"inputResponses":${inputResponses},"requestState":${state}`);
   });
 
-  test('a call to a server without state continues without state', async () => {
+  test('a call continues without state if the server sent none', async () => {
     const { bridge } = bench();
     const result = asks(`"k":${form}`);
     expect(await bridge.relay(bridged(modern(), () => result))).toBe(result);
@@ -58,7 +58,7 @@ describe('modern client, modern server', () => {
     expect(second.sent[0]?.members).toBe('"inputResponses":{"k":{}}');
   });
 
-  test('a result with state but without questions is continued too', async () => {
+  test('a call continues also after a result with state but without questions', async () => {
     const { bridge } = bench();
     const first = await bridge.relay(
       bridged(modern(), () => modernResult('{"resultType":"input_required","requestState":"s"}')),
@@ -115,14 +115,14 @@ describe('modern client, modern server', () => {
     });
   });
 
-  test('the server’s own error for a missing capability passes', async () => {
+  test('the server’s own error for a missing capability is forwarded unchanged', async () => {
     const { bridge } = bench();
     const error: Relayed = { kind: 'error', bytes: Buffer.from('{"code":-32021,"message":"m"}'), era: 'modern' };
     expect(await bridge.relay(bridged(modern({ capabilities: '{}' }), () => error))).toBe(error);
     expect(await bridge.relay(bridged(modern(), () => error))).toBe(error);
   });
 
-  test('an impossible result is an error of the server', async () => {
+  test('an input_required result without questions and state fails the call as a protocol error', async () => {
     const { bridge } = bench();
     const request = bridged(modern(), () => modernResult('{"resultType":"input_required"}'));
     await expect(bridge.relay(request)).rejects.toMatchObject({ code: 'protocol_error' });

@@ -150,7 +150,7 @@ function readUrlRequired({ bytes }: Relayed): UrlRequest[] | undefined {
 const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
   kind === 'error' && eraNamed(era).asksInErrors && memberText(bytes, 'code') === urlRequiredCode;
 
-/** Whether the user accepted every URL; `text` is the number of URLs. */
+/** Whether the user accepted every URL. `text`: the number of URLs, as stored in the sealed state. */
 function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {
   return Array.from({ length: Number(text) }, (_, i) => `url-${i + 1}`).every((key) => {
     const response = inputResponses && memberBytes(inputResponses, key);

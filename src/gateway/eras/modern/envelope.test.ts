@@ -29,7 +29,7 @@ describe('whether a request is modern', () => {
 });
 
 describe('the envelope of a modern request', () => {
-  test('is read whole', () => {
+  test('is read with version and capabilities', () => {
     const params = withMeta(
       version,
       '"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"roots":{},"x":9007199254740993}',
@@ -62,11 +62,11 @@ describe('the envelope of a modern request', () => {
     ],
     ['client info that is a text', withMeta(version, capabilities, '"io.modelcontextprotocol/clientInfo":"me"')],
     ['an unknown log level', withMeta(version, capabilities, '"io.modelcontextprotocol/logLevel":"loud"')],
-  ])('%s is -32602', (_what, params) => {
+  ])('with %s is refused with -32602', (_what, params) => {
     expect(readEnvelope(params && memberBytes(params, '_meta'))).toMatchObject({ code: -32602, httpStatus: 400 });
   });
 
-  test('another version is refused with the supported versions and the requested one, cut short', () => {
+  test('with another version is refused; the error names the supported versions and the first 64 characters of the requested one', () => {
     const params = withMeta(`"io.modelcontextprotocol/protocolVersion":"${'9'.repeat(1_000)}"`, capabilities);
     expect(modernEnvelope(params)).toEqual({
       code: -32022,
@@ -90,7 +90,7 @@ describe('initialize', () => {
   });
 
   test.each([undefined, '[]', '{}', '{"protocolVersion":1}', '{"protocolVersion":"2025-11-25","capabilities":7}'])(
-    '%s is -32602',
+    'params %s are refused with -32602',
     (params) => {
       expect(readInitialize(params === undefined ? undefined : bytes(params))).toMatchObject({ code: -32602 });
     },
@@ -99,7 +99,7 @@ describe('initialize', () => {
   test.each([
     ['small', '{"sampling":{}}'],
     ['large', `{"sampling":{"text":"${'x'.repeat(2_000)}"}}`],
-  ])('W18 a session keeps its %s capabilities and nothing else of its message', (_, capabilities) => {
+  ])('W18 a session stores the %s capabilities of its client, but no other bytes of the message', (_, capabilities) => {
     const params = bytes(`{"protocolVersion":"2025-11-25","capabilities":${capabilities}}`);
     const read = readInitialize(params) as { capabilities: { raw: Buffer } };
     const kept = read.capabilities.raw;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { checkModernNotification, checkModernRequest } from './envelope.js';
 
-// Headers against bodies by the thousand: test/gateway/http-header-mismatch.test.ts.
+// test/gateway/http-header-mismatch.test.ts compares thousands of headers with bodies.
 const meta =
   '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}';
 const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'x' };
@@ -18,7 +18,7 @@ const check = (params: string, more: readonly string[] = [], asked = mirrored) =
     mirroredArguments: () => asked,
   });
 
-test('the capabilities come out as they were written', () => {
+test('the capabilities of the body are returned byte for byte', () => {
   const checked = check(`{${meta},"name":"x"}`);
   expect(checked.ok && checked.capabilities.raw.toString()).toBe('{"roots":{}}');
 });
@@ -65,7 +65,7 @@ test.each([
   ['twice, once in escapes', '{"a":{"count":1,"c\\u006funt":2}}'],
   ['below a member that is given twice', '{"a":{"count":1},"a":{}}'],
   ['among too many', `{"a":{"count":1,${Array.from({ length: 1_000 }, (_, i) => `"k${i}":0`).join()}}}`],
-])('an argument that is given %s matches no header', (_how, args) => {
+])('an argument that is given %s is refused with any header and without one', (_how, args) => {
   for (const more of [[], ['mcp-param-count', '1'], ['mcp-param-count', '2']])
     expect(check(`{${meta},"name":"x","arguments":${args}}`, more)).toMatchObject({
       ok: false,
@@ -73,7 +73,7 @@ test.each([
     });
 });
 
-test('E12 Mcp-Method counts as it is written, and not in base64', () => {
+test('E12 Mcp-Method is never decoded from base64', () => {
   const encoded = `=?base64?${Buffer.from('tools/list').toString('base64')}?=`;
   const checked = (mcpMethod: string) =>
     checkModernRequest('tools/list', Buffer.from(`{${meta}}`), callerWith({ ...headers, 'mcp-method': mcpMethod }), {
@@ -85,7 +85,7 @@ test('E12 Mcp-Method counts as it is written, and not in base64', () => {
   expect(checkModernNotification('tools/list', undefined, wrong)).toMatchObject({ code: -32020 });
 });
 
-test('an argument is found under any name', () => {
+test('an argument whose name is not ASCII is compared with its header', () => {
   const asked = [{ name: 'Size', path: ['größe'] }];
   const params = `{${meta},"name":"x","arguments":{"größe":"xl"}}`;
   expect([check(params, ['mcp-param-size', 'xl'], asked).ok, check(params, [], asked).ok]).toEqual([true, false]);

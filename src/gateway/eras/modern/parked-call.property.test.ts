@@ -43,7 +43,7 @@ interface Ask {
 class Life {
   readonly asks: Ask[] = [];
   readonly states: string[] = [];
-  /** For the last reply: from each key to the id of the server's request. */
+  /** The keys of the last reply, each with the id of the server's request. */
   shown = new Map<string, number>();
   waits = 0;
   ends = 0;
@@ -133,7 +133,7 @@ class Life {
       expect(answers.length).toBe(isWithdrawn ? 0 : 1);
       for (const { id: to, result, error } of answers) {
         expect(to).toBe(id);
-        // Its own answer, and not an answer to another question or for another call.
+        // The server got the answer to this question of this call, not to another one.
         if (!error) expect(result).toEqual({ to: id, call: this.#call });
       }
     }

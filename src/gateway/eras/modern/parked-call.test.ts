@@ -120,7 +120,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(parsed(late)).toMatchObject({ data: { fault: 'not_waiting' } });
     on.bridge.close?.();
     expect(bobs.server.isCancelled()).toBe(true);
-    // Its question reaches the client, which cannot continue the call any more.
+    // The question of `busy` would now be sent, but its client cannot continue the call any more.
     await on.clock.advanceAsync(5);
     expect(busy.isCancelled()).toBe(true);
     expect([on.calls.size, on.clock.pendingTimers]).toEqual([0, 0]);
@@ -209,7 +209,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(parsed(await first)).toEqual({ content: [] });
   });
 
-  test('at most 16 calls of one caller are parked and 256 of all; the next ask is refused as overloaded', async () => {
+  test('at most 16 calls of one caller and 256 calls in total are parked; the next question is refused as overloaded', async () => {
     const { bridge, clock, calls } = bench();
     const parkedOf = async (principal: string) => {
       const server = legacyServer();
@@ -236,7 +236,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([calls.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('places are released one by one', async () => {
+  test('a call that ends releases only its own place', async () => {
     const { bridge, calls } = bench();
     const parked = () => {
       const server = legacyServer();
@@ -274,7 +274,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([server.isCancelled(), calls.size, clock.pendingTimers]).toEqual([true, 0, 0]);
   });
 
-  test('a server that reacts during the delivery of its answer finds a consistent state', async () => {
+  test('a server that cancels a question while it receives the answer to another one leaves no timer', async () => {
     const { bridge, clock } = bench();
     let options: BridgeOptions = {};
     const first = bridge.relay(

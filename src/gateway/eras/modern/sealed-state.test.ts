@@ -46,7 +46,7 @@ describe('a sealed state', () => {
     expect(seal.open(seal.seal('relayed', '"x"', owner), other)).toEqual({ fault });
   });
 
-  test('ends after ten minutes of wall time', () => {
+  test('expires after ten minutes of wall time', () => {
     const clock = new FakeClock();
     const seal = new StateSeal(clock);
     const state = seal.seal('relayed', '"x"', owner);

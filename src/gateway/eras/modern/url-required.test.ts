@@ -19,7 +19,7 @@ describe('modern client, legacy server that requires a visit to a URL first', ()
     era: 'legacy',
   };
 
-  test('the client is asked, and the request is sent again after it has agreed', async () => {
+  test('the client is asked, and the request is sent again after the user has agreed', async () => {
     const { bridge } = bench();
     const { inputRequests, requestState } = parsed(await bridge.relay(bridged(modern(), () => required)));
     expect(inputRequests).toEqual({
