@@ -49,7 +49,7 @@ describe('the stage', () => {
     expect(await guarded().send(call)).toBe(result);
   });
 
-  test('a changed guard counts from the next call on', async () => {
+  test('a changed guard applies from the next call on', async () => {
     const { send, guards } = guarded(yes);
     await send(call);
     guards.push(no);
@@ -65,7 +65,7 @@ describe('the stage', () => {
     expect(seen).toEqual([{ principal, server: 'github', tool: 'delete_repo', action: 'call' }]);
   });
 
-  test('a guard that answers later denies, and its rejection is ignored', async () => {
+  test('a guard that returns a promise denies, and a rejection of the promise is ignored', async () => {
     const unhandled: unknown[] = [];
     const note = (error: unknown) => unhandled.push(error);
     process.on('unhandledRejection', note);

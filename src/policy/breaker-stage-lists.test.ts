@@ -57,7 +57,7 @@ test('D-17 a list that succeeds neither closes a breaker that calls opened nor r
   expect([await early, breaker.circuit(clock.nowMs())]).toEqual([fine, 'open']);
 });
 
-test('D-17 a list that is the trial closes it, after the check of the session', async () => {
+test('D-17 a list that is the trial closes the breaker, after the check of the session', async () => {
   const { clock, breaker, circuit, list, callFails } = open();
   callFails();
   callFails();
@@ -83,17 +83,22 @@ test.each([
   [9_000, 0, 1],
   [10_000, 0, 1],
   [4_000, 0, 0],
-])('W10 a list without a message for %i ms: %i checks, %i strikes', async (deadlineMs, suspects, failures) => {
-  const { clock, breaker, circuit, list } = open();
-  circuit.lastMessageAtMs = 0;
-  const late = new HostError('timeout', 'late', { phase: 'written' });
-  const asked = failureOf(list(() => new Promise((_, reject) => clock.at(deadlineMs, () => reject(late))), deadlineMs));
-  await clock.advanceAsync(deadlineMs);
-  expect(await asked).toBe(late);
-  expect([circuit.suspects.length, breaker.failures]).toEqual([suspects, failures]);
-});
+])(
+  'W10 a list during which no message arrives for %i ms: %i checks, %i strikes',
+  async (deadlineMs, suspects, failures) => {
+    const { clock, breaker, circuit, list } = open();
+    circuit.lastMessageAtMs = 0;
+    const late = new HostError('timeout', 'late', { phase: 'written' });
+    const asked = failureOf(
+      list(() => new Promise((_, reject) => clock.at(deadlineMs, () => reject(late))), deadlineMs),
+    );
+    await clock.advanceAsync(deadlineMs);
+    expect(await asked).toBe(late);
+    expect([circuit.suspects.length, breaker.failures]).toEqual([suspects, failures]);
+  },
+);
 
-test('a failed list counts against the server; a refused or abandoned list does not', async () => {
+test('a failed list is a strike; a refused or abandoned list is not', async () => {
   const { clock, breaker, list } = open();
   await failureOf(list(() => Promise.reject(new HostError('protocol_error', 'no', { reason: 'rpc_error' }))));
   await failureOf(list(() => Promise.reject(new HostError('cancelled', 'no'))));
@@ -102,7 +107,7 @@ test('a failed list counts against the server; a refused or abandoned list does 
   await failureOf(list(garbled));
   expect(breaker.circuit(clock.nowMs())).toBe('open');
   clock.advance(30_000);
-  // A trial without evidence about the server leaves its place to the next.
+  // A trial that gives no evidence about the server leaves its place to the next trial.
   await failureOf(list(() => Promise.reject(new HostError('cancelled', 'no'))));
   await list(async () => 'fine');
   expect(breaker.circuit(clock.nowMs())).toBe('closed');

@@ -97,7 +97,7 @@ test('AC-C2 a trial that fails opens the breaker again at once', async () => {
   expect(sent()).toBe(4);
 });
 
-test('D-39 the trial has its caller’s deadline, and one without evidence about the server frees its place', async () => {
+test('D-39 a trial ends at its caller’s deadline, and frees its place if it gave no evidence about the server', async () => {
   const deadlines: number[] = [];
   const { clock, call, sent } = await opened(({ deadlineAtMs }) => {
     deadlines.push(deadlineAtMs);
@@ -150,7 +150,7 @@ describe('W9 the check before a trial', () => {
   test.each([
     ['deadline', 'timeout'],
     ['signal', 'cancelled'],
-  ])('its caller’s %s ends the call but not the check, whose result still counts', async (how, code) => {
+  ])('goes on after the caller’s %s has ended the call, and its result still counts', async (how, code) => {
     const { breaker, call, sent, find, clock, timersBefore } = await due();
     const leaving = new AbortController();
     const left = failureOf(call({ deadlineAtMs: clock.nowMs() + 10, signal: leaving.signal }));
@@ -175,7 +175,7 @@ describe('W9 the check before a trial', () => {
     ['alive', 'ok', 4, 0],
     ['timeout', 'circuit_open', 3, 4],
   ] as const)(
-    'that a caller left behind decides about the next call: %s',
+    'that goes on after its caller left decides about the next call: %s',
     async (found, outcome, sentThen, failures) => {
       const { breaker, call, sent, find, clock } = await due();
       const left = failureOf(call({ deadlineAtMs: clock.nowMs() + 10 }));
@@ -208,7 +208,7 @@ describe('W9 the check before a trial', () => {
     await Promise.all([first, ...more]);
   });
 
-  test('a later stage that throws frees the place, and the caller gets the error', async () => {
+  test('is followed by a later stage that throws: the place of the trial is free, and the caller gets the error', async () => {
     const { clock, call } = await opened(() => {
       throw error('server_not_found');
     });
@@ -293,11 +293,11 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     expect([await oneASecond(5, () => -1), await oneASecond(6, () => -1)]).toEqual([0, 1]);
   });
 
-  test('count from the first call during which the server did not wait for its caller', async () => {
+  test('do not count if the server had asked their caller a question', async () => {
     expect([await oneASecond(6, () => -1, true), await oneASecond(7, () => -1, true)]).toEqual([0, 1]);
   });
 
-  test('of 5 ms do not, however long the server is silent between them', async () => {
+  test('of 5 ms do not make the server suspect, however long it is silent between the calls', async () => {
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());
     circuit.lastMessageAtMs = 0;
@@ -316,7 +316,7 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     expect([circuit.suspects.length, circuit.breaker.failures]).toEqual([0, 0]);
   });
 
-  test('do not while messages arrive in between', async () => {
+  test('do not make the server suspect while messages arrive between them', async () => {
     expect(await oneASecond(20, (nowMs) => Math.floor(nowMs / 5_000) * 5_000)).toBe(0);
   });
 });
@@ -374,10 +374,10 @@ describe('how the breaker counts an outcome', () => {
   });
 
   test.each([
-    ['a lost connection', error('transport'), 0],
-    ['a protocol error', error('protocol_error'), 0],
-    ['a timeout', error('timeout', { phase: 'written' }), 1],
-  ])('W24 %s counts %3$i while the supervisor sees the connection as lost', async (_what, outcome, failures) => {
+    ['a lost connection', 0, error('transport')],
+    ['a protocol error', 0, error('protocol_error')],
+    ['a timeout', 1, error('timeout', { phase: 'written' })],
+  ])('W24 %s adds %i failures while the supervisor sees the connection as lost', async (_what, failures, outcome) => {
     const { breaker, circuit, call } = guarded(() => Promise.reject(outcome));
     circuit.isLost = true;
     await failureOf(call());

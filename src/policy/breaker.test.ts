@@ -110,13 +110,13 @@ describe('D-01 one trial', () => {
         'half_open',
         nowMs,
       ]);
-      // The next trial is alone again, for the rest of the time of its series, or for the full time if it begins one.
+      // The next trial is alone again: for the rest of the current series, or for the full time if it begins a new series.
       expect(ticketOf(breaker.admit(nowMs))).toMatchObject({ isFirst: true });
       expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs < 1_000 ? 150 : 1_050);
     }
   });
 
-  test('that fails makes the next wait twice as long, to a limit', () => {
+  test('that fails makes the next wait twice as long, up to a limit', () => {
     const breaker = opened();
     let nowMs = 0;
     const waits = Array.from({ length: 6 }, () => {
@@ -144,23 +144,23 @@ describe('W9 a slow trial', () => {
     expect(breaker.admit(301)).toMatchObject({ admitted: false, isTried: true, retryAfterMs: 49 });
   });
 
-  test('is the only one that is checked beforehand', () => {
+  test('is the only trial that a check of the session precedes', () => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     expect(trials.map(({ isFirst }) => isFirst)).toEqual([true, false, false]);
   });
 
-  test.each([0, 1, 2])('the first success closes it: trial %i', (which) => {
+  test.each([0, 1, 2])('the first success of any trial closes the breaker: trial %i', (which) => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     breaker.succeeded(trials[which] as Ticket);
     expect([breaker.circuit(160), breaker.failures]).toEqual(['closed', 0]);
-    // The outcomes of the others no longer count.
+    // The outcomes of the other trials no longer count.
     for (const trial of trials) for (let i = 0; i < 5; i++) breaker.failed(trial, 160, 'timeout');
     expect([breaker.circuit(160), breaker.failures]).toEqual(['closed', 0]);
   });
 
-  test.each([0, 1, 2])('the first failure opens it for twice as long: trial %i', (which) => {
+  test.each([0, 1, 2])('the first failure of any trial opens the breaker for twice as long: trial %i', (which) => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     breaker.failed(trials[which] as Ticket, 160, 'timeout');
@@ -181,7 +181,7 @@ describe('W9 a slow trial', () => {
     expect(breaker.checkAtMs).toBe(120);
   });
 
-  test('callers that try it and leave, one after the other, delay other callers for a bounded time', () => {
+  test('callers that begin a trial and leave, one after the other, delay other callers for a bounded time', () => {
     const breaker = opened();
     // A caller that leaves just before others are admitted, and returns at once.
     let trial = ticketOf(breaker.admit(100));
@@ -200,7 +200,7 @@ describe('W9 a slow trial', () => {
     expect([trialsAt(other, 201).length, trialsAt(other, 251).length]).toEqual([1, 2]);
   });
 
-  test('a trial that ends without evidence makes room for one', () => {
+  test('a trial that ends without evidence makes room for one more trial', () => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     breaker.released(trials[1] as Ticket);
@@ -215,7 +215,7 @@ describe('W12 losses', () => {
     return { breaker, lose: (nowMs: number) => breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'loss') };
   };
 
-  test('shortly after the last counted loss count once, however many there are', () => {
+  test('that follow a counted loss within `lossMs` do not count, however many there are', () => {
     const { breaker, lose } = losing();
     for (let nowMs = 0; nowMs <= 25; nowMs++) lose(nowMs);
     expect(breaker.failures).toBe(1);
@@ -225,7 +225,7 @@ describe('W12 losses', () => {
     expect(breaker.circuit(52)).toBe('open');
   });
 
-  test('with an answer in between still count once', () => {
+  test('that follow within `lossMs` do not count even if a call was answered in between', () => {
     const { breaker, lose } = losing();
     lose(0);
     breaker.succeeded(ticketOf(breaker.admit(1)));
@@ -257,7 +257,7 @@ describe('W6 own checks of the host', () => {
     return breaker;
   };
 
-  test('follow a loss, after a wait that doubles to a limit', () => {
+  test('follow a loss, after a wait that doubles up to a limit', () => {
     const breaker = openedBy('loss');
     const waits: number[] = [];
     for (let nowMs = 0; waits.length < 6; ) {
@@ -270,14 +270,14 @@ describe('W6 own checks of the host', () => {
     expect(breaker.opensAgainAtMs(0)).toBe(100);
   });
 
-  test.each(['timeout', 'protocol'] as const)('do not follow a %s: its time has to pass', (strike) => {
+  test.each(['timeout', 'protocol'] as const)('do not follow a %s: the open time has to pass', (strike) => {
     const breaker = openedBy(strike);
     expect(breaker.checkAtMs).toBeUndefined();
     breaker.checked(true, 10);
     expect(breaker.circuit(99)).toBe('open');
   });
 
-  test('that are answered make it half-open at once, and report it', () => {
+  test('that are answered make the breaker half-open at once, and this is reported', () => {
     const changes: unknown[] = [];
     const breaker = new Breaker({ ...plan, threshold: 1 }, (...change) => changes.push(change));
     breaker.failed(ticketOf(breaker.admit(0)), 0, 'loss');
@@ -292,7 +292,7 @@ describe('W6 own checks of the host', () => {
     ['loss', 0, 'open'],
     ['timeout', 1, 'open'],
   ] as const)(
-    'are not needed once a call that waited is answered: %s, sent %i ms after it opened',
+    'are replaced by the answer to a call that was sent after the breaker opened: %s, sent %i ms later, then %s',
     (strike, sentAtMs, now) => {
       const breaker = new Breaker({ ...plan, threshold: 1 });
       const early = ticketOf(breaker.admit(0));
@@ -322,19 +322,19 @@ describe('W6 own checks of the host', () => {
     const breaker = openedBy('loss');
     breaker.checkFailed(ticketOf(breaker.admit(100)), 100, strike);
     expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', 110]);
-    // Also when an own check of the host had made it half-open.
+    // Also when an own check of the host had made the breaker half-open.
     breaker.checked(true, 110);
     breaker.checkFailed(ticketOf(breaker.admit(110)), 110, strike);
     expect(breaker.checkAtMs).toBe(130);
   });
 
-  test('do not begin with the check before a trial: a server that had timed out keeps its time', () => {
+  test('do not begin after a failed check before a trial if a timeout had opened the breaker', () => {
     const breaker = openedBy('timeout');
     breaker.checkFailed(ticketOf(breaker.admit(100)), 100, 'timeout');
     expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', undefined]);
   });
 
-  test('end with a trial that times out, and begin with one that is lost', () => {
+  test('end with a trial that times out, and begin with a trial whose connection is lost', () => {
     const breaker = openedBy('loss');
     breaker.failed(ticketOf(breaker.admit(100)), 100, 'timeout');
     expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', undefined]);
@@ -344,7 +344,7 @@ describe('W6 own checks of the host', () => {
 });
 
 describe('late outcomes', () => {
-  test('of calls sent before it opened neither close it nor prolong it', () => {
+  test('of calls sent before the breaker opened neither close it nor prolong its open time', () => {
     const breaker = new Breaker(plan);
     const tickets = Array.from({ length: 5 }, () => ticketOf(breaker.admit(0)));
     for (const ticket of tickets.slice(0, 3)) breaker.failed(ticket, 0, 'timeout');
@@ -354,7 +354,7 @@ describe('late outcomes', () => {
     expect([breaker.circuit(10), breaker.opensAgainAtMs(10)]).toEqual(['open', untilMs]);
   });
 
-  test('E4 of calls of a server that has ended count nowhere', () => {
+  test('E4 of calls to a server that has ended are ignored', () => {
     const changes: string[] = [];
     const breaker = new Breaker(plan, (from, to) => changes.push(`${from} ${to}`));
     const tickets = Array.from({ length: 3 }, () => ticketOf(breaker.admit(0)));
@@ -363,7 +363,7 @@ describe('late outcomes', () => {
     expect([breaker.circuit(1), breaker.failures, changes]).toEqual(['closed', 0, []]);
   });
 
-  test('of calls of a closed period do not count in the next', () => {
+  test('of calls of one closed period do not count in the next closed period', () => {
     const breaker = new Breaker(plan);
     const early = Array.from({ length: 3 }, () => ticketOf(breaker.admit(0)));
     for (const ticket of Array.from({ length: 3 }, () => ticketOf(breaker.admit(0))))
@@ -380,7 +380,7 @@ test.each([0, 1])('a threshold of %i opens the breaker on the first failure', (t
   expect(breaker.circuit(0)).toBe('open');
 });
 
-test('a call that was admitted before the run it is sent to was open counts', () => {
+test('the outcome of a call counts even if the call was admitted before its run of the server was open', () => {
   const breaker = new Breaker(plan);
   const early = ticketOf(breaker.admit(0));
   breaker.reset();
@@ -522,7 +522,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
   });
 }, 180_000);
 
-describe('W24 tickets of another period, and moments other than zero', () => {
+describe('W24 a breaker that opened later than time 0, and old tickets', () => {
   const openedAt = (nowMs: number) => {
     const breaker = new Breaker(plan);
     for (let i = 0; i < plan.threshold; i++) breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'timeout');
@@ -533,13 +533,13 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     expect(openedAt(1_000).admit(1_030)).toMatchObject({ admitted: false, retryAfterMs: 70, isTried: false });
   });
 
-  test('a refusal beside a trial says that the server is being tried', () => {
+  test('a refusal during a trial says that the server is being tried', () => {
     const breaker = openedAt(1_000);
     breaker.admit(1_100);
     expect(breaker.admit(1_110)).toMatchObject({ admitted: false, retryAfterMs: 40, isTried: true });
   });
 
-  test('nothing is checked while the breaker is closed or half-open, nor after failures that are no lost connections', () => {
+  test('the host makes no checks of a half-open breaker, or after failures that are not losses', () => {
     const breaker = openedAt(1_000);
     expect(breaker.checkAtMs).toBeUndefined();
     breaker.checked(true, 1_010);
@@ -550,7 +550,7 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     expect([breaker.circuit(1_100), breaker.isClosed]).toEqual(['half_open', false]);
   });
 
-  test('a failed check counts for the trial it was made for only', () => {
+  test('a failed check counts only for the trial that it was made for', () => {
     const breaker = openedAt(1_000);
     const old = ticketOf(breaker.admit(1_100));
     breaker.failed(old, 1_100, 'timeout');
@@ -563,7 +563,7 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     expect([breaker.failures, breaker.circuit(1_300)]).toEqual([4, 'half_open']);
   });
 
-  test('a trial whose place was freed cannot close it', () => {
+  test('a trial whose place was freed cannot close the breaker', () => {
     const breaker = openedAt(1_000);
     const left = ticketOf(breaker.admit(1_100));
     breaker.released(left);

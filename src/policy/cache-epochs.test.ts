@@ -25,7 +25,7 @@ test('advancing a known key again and again does not affect the others', () => {
   expect(epochs.of('b')).toBe(b);
 });
 
-test('no epoch is repeated, also beyond the bound', () => {
+test('no epoch of a key is repeated, also beyond the bound of keys', () => {
   const epochs = new Epochs(3);
   const seen = new Map<string, Set<number>>();
   for (let i = 0; i < 200; i++) {
@@ -39,7 +39,7 @@ test('no epoch is repeated, also beyond the bound', () => {
   }
 });
 
-test('one epoch can represent every key: only keys that advanced since then have another', () => {
+test('`now` can stand for the epochs of all keys: only keys that advance later have a higher epoch', () => {
   const epochs = new Epochs(3);
   const keys = ['a', 'b', 'c', 'd', 'e'];
   for (let i = 0; i < 200; i++) {

@@ -28,7 +28,7 @@ function open(plan: Partial<CachePlan<readonly Item[]>> = {}) {
 const read = (uri: string) => ({ method: 'resources/read', uri }) as const;
 
 describe('a cached list', () => {
-  test('is returned until its lifetime since its arrival has passed', () => {
+  test('is returned until its lifetime, counted from its arrival, has passed', () => {
     const { clock, cache, keys } = open();
     const epoch = cache.epochOf('files', 'tools/list');
     clock.advance(5_000);

@@ -98,7 +98,7 @@ describe('a cached answer', () => {
     expect((await send(fakeCall())).fromCache).toBe(false);
   });
 
-  test('AC-H19 is charged to the budget, and returned while the server is away', async () => {
+  test('AC-H19 is charged to the budget, and returned while the server is down', async () => {
     const { clock, stage, upstream, state, cache } = setUp();
     const budgets = new CallBudgets(clock);
     let away = false;
@@ -212,7 +212,7 @@ describe('D-22 equal calls at the same time', () => {
     expect(sent).toHaveLength(1_000);
   });
 
-  test('of different principals, or with keys of their own, are not shared', async () => {
+  test('of different principals, or with idempotency keys, are not shared', async () => {
     const { state, sent, send } = setUp();
     Object.assign(state, { readOnly: true, holds: true });
     void send(fakeCall());

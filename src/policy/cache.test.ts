@@ -35,7 +35,7 @@ test('AC-H6 H-CCH-3 an answer is cached until its lifetime ends, and not at that
   expect(cache.stats()).toEqual({ hits: 1, misses: 1, entries: 0, bytes: 0 });
 });
 
-test('D-21 freshness counts from when the answer came in', () => {
+test('D-21 the lifetime of an answer begins with its arrival', () => {
   const { clock, cache, get } = setUp();
   const epoch = cache.epochOf('github', 'get_issue');
   clock.advance(10_000);
@@ -69,7 +69,7 @@ describe('D-20 the owner of an answer', () => {
     expect(get(ask({ principal: bob }))).toBe('answer');
   });
 
-  test('a principal named public does not own public entries, nor the reverse', () => {
+  test('a private answer of a principal named public is not public', () => {
     const { put, get } = setUp();
     put(ask({ principal: fakePrincipal('public') }));
     expect(get(ask({ principal: bob }))).toBeUndefined();
@@ -82,7 +82,7 @@ describe('D-20 the owner of an answer', () => {
     expect(get(ask({ principal: fakePrincipal('ann') }))).toBeUndefined();
   });
 
-  test('the own answer has priority over the public one', () => {
+  test('a principal’s own answer has priority over the public one', () => {
     const { put, get } = setUp();
     put(ask(), 'own');
     put(ask(), 'for all', forAll());
@@ -156,7 +156,7 @@ test('D-64 H-CCH-5 no caller can change the answer for another', () => {
 describe('D-22 bounds', () => {
   const nth = (n: number, part: Partial<Question> = {}) => ask({ hash: `h${n}`, ...part });
 
-  test('of 64 answers, rewriting one loses none', () => {
+  test('replacing one of 64 answers evicts none', () => {
     const { cache, put, get } = setUp();
     for (let n = 0; n < 64; n++) put(nth(n), `${n}`);
     put(nth(5), 'new');
@@ -213,7 +213,7 @@ describe('D-22 bounds', () => {
     expect([get(nth(0, { subject: 't0' }))?.length, get(nth(2, { subject: 't2' }))]).toEqual([1_500, undefined]);
   });
 
-  test('the counted bytes are correct after any mixture', () => {
+  test('the counted bytes are correct after any mixture of stores, reads and drops', () => {
     const random = seededRandom(22);
     const { clock, cache, put } = setUp({ bytesMax: 50_000, entriesPerSubjectMax: 8 });
     for (let i = 0; i < 20_000; i++) {
@@ -243,7 +243,7 @@ describe('a dropped server', () => {
     expect([get(ask()), get(ask({ server: 'gitlab' }))]).toEqual([undefined, 'answer']);
   });
 
-  test('D-23 caches no answer to a request from before', () => {
+  test('D-23 caches no answer to a request that was sent before the drop', () => {
     const { cache, get } = setUp();
     const before = cache.epochOf('github', 'get_issue');
     const elsewhere = cache.epochOf('gitlab', 'get_issue');

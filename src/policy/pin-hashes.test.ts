@@ -104,7 +104,7 @@ describe('hashing ahead of a list', () => {
     expect(made.length).toBe(128);
   });
 
-  test('two lists under way do not mix', async () => {
+  test('hashes of two lists that are computed at the same time do not mix', async () => {
     const { hashes, made, judge } = setUp();
     const [one, two] = [many(16, 32 * 1024, 'one'), many(16, 32 * 1024, 'two')];
     await Promise.all([hashes.ahead('s', one), hashes.ahead('s', two)]);

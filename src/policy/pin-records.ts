@@ -44,7 +44,7 @@ export interface PinStore {
   /** Only the status of each record, if the store has it separately: approved texts are long and rarely needed. */
   loadStatuses?(server: string): ReadonlyMap<string, PinStatus> | undefined;
   save(server: string, records: readonly PinRecord[]): void;
-  /** Like `save`, but may write some turns later; the records count immediately. `onFailed`: the write failed. */
+  /** Like `save`, but may write some turns later; the records apply immediately. `onFailed`: the write failed. */
   saveSoon?(server: string, records: readonly PinRecord[], onFailed: (error: unknown) => void): void;
 }
 

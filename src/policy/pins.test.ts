@@ -278,7 +278,7 @@ describe('approval', () => {
   });
 });
 
-test('X18 a deferred write counts at once, and is repeated with the next list if it failed', () => {
+test('X18 records with a deferred write apply at once, and the write is repeated with the next list if it failed', () => {
   const handed: { count: number; failed: (error: unknown) => void }[] = [];
   const told: unknown[] = [];
   const saveSoon: PinStore['saveSoon'] = (_name, records, failed) => handed.push({ count: records.length, failed });
@@ -322,7 +322,7 @@ test('X11 a status that the store cannot write after a change of settings is sti
   expect(pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
-test('a status is read without loading approved definitions; after they are loaded they alone count', () => {
+test('a status is read without loading approved definitions; after that, only the loaded records decide', () => {
   const kept = memoryPinStore();
   pinsOf({ store: kept }).statuses(first, other);
   let loads = 0;
@@ -339,7 +339,7 @@ test('a status is read without loading approved definitions; after they are load
   expect(pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
-describe('a server that changes its mind', () => {
+describe('a server that changes a definition', () => {
   const kinds = Object.keys(samples) as PinKind[];
   const bystander = itemOf('tool', '{"name":"bystander","uri":"bystander","uriTemplate":"bystander"}');
   const keyed = (kind: PinKind, text: string): PinItem[] => [

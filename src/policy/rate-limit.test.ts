@@ -196,7 +196,7 @@ describe('per principal', () => {
     await expect(send(bob)).rejects.toThrow('over budget');
   });
 
-  test('two roles have two windows: the end of the shorter does not end the longer', async () => {
+  test('two roles have two windows: the end of the shorter window does not end the longer one', async () => {
     const { clock, roles, send } = setUp();
     roles.set('dev', { calls: 2, windowMs: 3_600_000 });
     roles.set('ops', { calls: 2, windowMs: 1_000 });
@@ -219,7 +219,7 @@ describe('per principal', () => {
     expect(await passes(send)).toBe(1);
   });
 
-  test('a changed rate limit counts from the next call on', async () => {
+  test('a changed rate limit applies from the next call on', async () => {
     const { roles, send } = setUp();
     roles.set('dev', { calls: 1, windowMs: 3_600_000 });
     await send(ann);

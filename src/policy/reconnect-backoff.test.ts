@@ -96,7 +96,7 @@ describe('W19 a server whose connections are refused', () => {
     expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('releases the others while the request that connected still waits for its answer', async () => {
+  test('lets the other requests continue once one has connected, before that one is answered', async () => {
     const clock = new FakeClock();
     const waits = new ReconnectBackoff(clock, () => 0.5);
     const told: string[] = [];
@@ -120,7 +120,7 @@ describe('W19 a server whose connections are refused', () => {
       waits.refused(key, first, () => told.push(`first ${clock.nowMs()}`));
       for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(`${name} ${clock.nowMs()}`));
       await clock.advanceAsync(50);
-      // Its dial took a moment, and was refused.
+      // The dial of the first caller took a moment, and was refused.
       await clock.advanceAsync(5);
       if (how === 'was cancelled') leaving.abort();
       waits.refused(key, how === 'is out of time' ? { ...first, deadlineAtMs: 105 } : first, (end) =>

@@ -19,7 +19,7 @@ describe('the retry budget', () => {
     expect(budget.take()).toBeUndefined();
   });
 
-  test('five successes earn one more', () => {
+  test('five successes pay for one more retry', () => {
     const budget = drained();
     for (let i = 0; i < 5; i++) budget.succeeded();
     expect(budget.take()).toBeDefined();
@@ -46,7 +46,7 @@ describe('the retry budget', () => {
       expect(budget.take()).toBeUndefined();
     });
 
-    test('of many calls a tenth, in addition to those three', () => {
+    test('a tenth of many calls may be sent again, in addition to those three', () => {
       const budget = atItsShare();
       expect(taken(budget, 3)).toHaveLength(3);
       // Each refusal is the end of a call.

@@ -126,7 +126,7 @@ test('a call that was queued when a broken message ended the connection is sent 
 
 describe('the error for the caller', () => {
   test.each(['transport', 'timeout', 'connect_failed', 'protocol_error'] as const)(
-    'D-04 %s of a tool that must not run twice and may have run is outcome_uncertain and keeps what is known',
+    'D-04 %s of a tool that must not run twice and may have run is outcome_uncertain and keeps its details',
     (code) => {
       const error = new HostError(code, "server 'x': gone", {
         server: 'x',
@@ -149,7 +149,7 @@ describe('the error for the caller', () => {
     },
   );
 
-  test('the finer reason of the original stays', () => {
+  test('the reason of the original error is kept if there is one', () => {
     const error = new HostError('transport', 'x', { reason: 'exit', execution: 'uncertain' });
     expect(toOutcome(error, plain).details.reason).toBe('exit');
   });

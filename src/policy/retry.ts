@@ -263,7 +263,7 @@ export class ReconnectBackoff {
   /** `server`: one object for all requests to the same server. `resume` may be called before this returns. */
   refused(server: object, { error, sinceMs, deadlineAtMs, signal }: RefusedConnection, resume: Resume): void {
     const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - endBeforeDeadlineMs);
-    // The attempt of the group failed, even if this request waits no longer: the others must not follow it.
+    // Record the failed attempt of the group even if this request no longer waits: otherwise all others would dial at once.
     const waiting = this.#groups.get(server);
     if (waiting?.isTrying) this.#refusedAgain(server, waiting);
     if (signal?.aborted || untilMs <= this.#clock.nowMs()) {

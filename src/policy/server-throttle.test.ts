@@ -44,7 +44,7 @@ function setUp() {
 }
 
 describe('W11 a server that asks for fewer requests', () => {
-  test.each([429, 503])('with %d and Retry-After gets none for that time: 1 of 200 calls', async (status) => {
+  test.each([429, 503])('with %d and Retry-After gets none for that time: 1 of 200 calls is sent', async (status) => {
     const { clock, world, send } = setUp();
     world.answer = enough(20_000, status);
     const first = await failureOf(send(fakeCall()));
@@ -95,7 +95,7 @@ describe('W11 a server that asks for fewer requests', () => {
     expect((await failureOf(send(fakeCall()))).details.retryAfterMs).toBe(1_000);
   });
 
-  test('once for all requests in flight: the pause neither doubles nor ends with them', () => {
+  test('in the answers to many requests in flight is paused once: these answers neither double nor end the pause', () => {
     const clock = new FakeClock();
     const servers = new ServerThrottle(clock);
     for (let i = 0; i < 64; i++) servers.failed('a', enough());
@@ -118,7 +118,7 @@ describe('W11 a server that asks for fewer requests', () => {
     expect([servers.refusal('a'), servers.size]).toEqual([undefined, 0]);
   });
 
-  test('is known by its status: refusals of the host, and failures, throttle nothing', async () => {
+  test('is recognised by the HTTP status: refusals of the host, and failures, throttle nothing', async () => {
     const { servers, world, send } = setUp();
     for (const error of [
       new HostError('overloaded', 'full', { reason: 'queue', retryAfterMs: 500 }),
@@ -145,7 +145,7 @@ test('W11 while nothing is throttled, no call reads the clock', async () => {
   expect(reads).toBe(0);
 });
 
-test('W11 lists and reads are refused, and begin a pause, as calls do', async () => {
+test('W11 lists and reads are refused during a pause, and can begin one, as calls do', async () => {
   const clock = new FakeClock();
   const servers = new ServerThrottle(clock);
   let reached = 0;

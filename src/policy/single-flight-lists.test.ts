@@ -74,7 +74,7 @@ test('a caller leaves at its own deadline, without effect on the others', async 
   expect([await first, clock.pendingTimers]).toEqual(['late', 0]);
 });
 
-test('the last one to leave cancels the request, and the next caller sends a new one', async () => {
+test('the last caller that leaves cancels the request, and the next caller sends a new one', async () => {
   const { sent, join, answer } = open();
   const leaving = new AbortController();
   const both = [failureOf(join(100, leaving.signal)), failureOf(join(100, leaving.signal))];
@@ -106,13 +106,13 @@ test('a failure reaches every caller', async () => {
   expect((await Promise.all(both)).map(({ code }) => code)).toEqual(['transport', 'transport']);
 });
 
-test('a caller that has left before it began sends nothing', async () => {
+test('a caller that has cancelled before it joins sends nothing', async () => {
   const { sent, join } = open();
   expect((await failureOf(join(100, AbortSignal.abort()))).code).toBe('cancelled');
   expect(sent.length).toBe(0);
 });
 
-test('a change before the request leaves does not matter; after it the next caller sends a new one', async () => {
+test('a change before the request is sent does not matter; after a later change the next caller sends a new request', async () => {
   const { sent, join, answer, leaves, change } = open();
   const early = [join(100)];
   change();

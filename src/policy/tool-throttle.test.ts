@@ -80,7 +80,7 @@ test('a success after the pause resets everything', async () => {
   expect((await send(fakeCall())).isError).toBe(false);
 });
 
-test('D-36 forgetting a server resets its count, and no other', async () => {
+test('D-36 forgetting a server resets its count, but not that of another server', async () => {
   const { send, times, tools } = setUp();
   await times(5);
   await times(5, { server: 'gitlab' });
@@ -101,7 +101,7 @@ describe('no other caller is throttled:', () => {
   });
 });
 
-describe('what counts', () => {
+describe('what counts as a rejection', () => {
   test.each([
     ['invalid params of the server', failure('protocol_error', { rpcCode: -32602 })],
     ['the same as invalid arguments', failure('invalid_arguments', { rpcCode: -32602 })],
@@ -120,7 +120,7 @@ describe('what counts', () => {
     ['an open breaker', failure('circuit_open')],
     ['a cancelled call', failure('cancelled')],
     ['another error of the server', failure('protocol_error', { rpcCode: -32603 })],
-  ])('not %s, which does not reset either', async (_name, error) => {
+  ])('%s neither counts nor resets the count', async (_name, error) => {
     const { ends, send, times, tools } = setUp();
     ends(error);
     await times(20);
