@@ -17,7 +17,7 @@ const initialized = {
 };
 const unknownMethod = { error: { code: -32601, message: 'unknown' } };
 
-/** A server that answers each method as told, on any kind of channel. */
+/** A server that answers each method as the test says, on any kind of channel. */
 function start(
   script: Record<string, Reply>,
   {
@@ -87,7 +87,7 @@ describe('on a pipe', () => {
     expect(eras.get('srv')).toBe('modern');
   });
 
-  test('any other error means legacy, and initialize is sent on the same pipe', async () => {
+  test('an unknown method error for server/discover means legacy, and initialize is sent on the same pipe', async () => {
     const { session, methods, eras, channels } = start({ 'server/discover': unknownMethod, initialize: initialized });
     expect((await session).facts).toMatchObject({ era: 'legacy', version: '2025-06-18' });
     expect((await session).facts.serverInfo?.toString()).toBe('{"name":"s","vendor":true}');
@@ -96,7 +96,7 @@ describe('on a pipe', () => {
     expect(eras.get('srv')).toBe('legacy');
   });
 
-  test('a remembered era is not asked for again', async () => {
+  test('a remembered era is not negotiated again', async () => {
     const { session, methods } = start({ initialize: initialized }, { remembered: 'legacy' });
     await session;
     expect(methods()).toEqual([['initialize', 'notifications/initialized']]);
@@ -128,7 +128,7 @@ describe('on a pipe', () => {
     },
   );
 
-  test('a discovery that comes after initialize was answered changes nothing any more', async () => {
+  test('an answer to server/discover that arrives after the answer to initialize changes nothing', async () => {
     const { session, clock, channels } = start({ 'server/discover': 'silence', initialize: initialized });
     await clock.advanceAsync(3_000);
     expect((await session).facts.era).toBe('legacy');
@@ -297,7 +297,7 @@ describe('versions', () => {
   });
 
   describe.each(['memory', 'streamable-http'] as const)(
-    '-32022 that offers the version it refuses, over %s',
+    'a server that refuses, with -32022, a version that it offers, over %s',
     (kind) => {
       const refused = (...supported: string[]) => ({
         error: { code: -32022, message: 'v', data: { supported, requested: '2026-07-28' } },
@@ -310,7 +310,7 @@ describe('versions', () => {
         expect(methods()).toEqual([['server/discover', 'server/discover']]);
       });
 
-      test('but not without end', async () => {
+      test('is asked no more than twice', async () => {
         const { session, methods } = start({ 'server/discover': refused('2026-07-28') }, { kind });
         await expect(session).rejects.toMatchObject({ details: { reason: 'no_common_version' } });
         expect(methods()).toEqual([['server/discover', 'server/discover']]);
@@ -336,7 +336,7 @@ describe('versions', () => {
       { 'server/discover': unknownMethod, initialize: { ...initialized, protocolVersion: '1999-01-01' } },
     ],
     ['at all', { 'server/discover': unknownMethod, initialize: {} }],
-  ])('no common version %s is a clear error', async (_where, script) => {
+  ])('no common version %s is reported as no_common_version', async (_where, script) => {
     const { session, channels } = start(script as unknown as Record<string, Reply>);
     await expect(session).rejects.toMatchObject({ code: 'protocol_error', details: { reason: 'no_common_version' } });
     expect(channels[0]?.closes).toBe(1);
@@ -362,7 +362,7 @@ describe('over HTTP', () => {
   });
 
   test.each([401, 403, 429, 500, 503])(
-    'status %i gives no evidence about the era and is the error',
+    'status %i gives no evidence about the era and is reported as the error',
     async (httpStatus) => {
       const { session, methods } = start({ 'server/discover': { httpStatus }, initialize: initialized }, http);
       await expect(session).rejects.toMatchObject({ details: { httpStatus } });
@@ -370,7 +370,7 @@ describe('over HTTP', () => {
     },
   );
 
-  test('refused in both eras, HTTP+SSE is tried', async () => {
+  test('HTTP+SSE is tried after both eras were refused', async () => {
     const script = {
       'server/discover': { httpStatus: 404 },
       'initialize#1': { httpStatus: 405 },

@@ -37,7 +37,7 @@ test.each([
   ['card.json', true],
   ['files', false],
   ['files.jsonx', false],
-])('%s is taken literally: %s', (text, is) => {
+])('whether %s is the URL or path of a card: %s', (text, is) => {
   expect(isCardSource(text)).toBe(is);
 });
 
@@ -137,7 +137,7 @@ describe('errors have three kinds', () => {
       expect((await failureOf(open(() => text).cards.read(url))).details.reason).toBe('parse');
   });
 
-  test('io: no such file, no file, or too large a one', async () => {
+  test('io: a missing file, a folder, or a file that is too large', async () => {
     const { cards, asked } = open();
     const large = path.join(folder, 'large.json');
     writeFileSync(large, `{"x":"${'x'.repeat(1024 * 1024)}"}`);
@@ -146,7 +146,7 @@ describe('errors have three kinds', () => {
     expect(asked).toEqual([]);
   });
 
-  test('and no error for a file that exists', async () => {
+  test('a file that exists causes no error', async () => {
     const file = path.join(folder, 'card.json');
     writeFileSync(file, '{"name":"x","tools":[{"name":"a"}]}');
     expect((await open().cards.read(file)).tools.map(({ key }) => key)).toEqual(['a']);

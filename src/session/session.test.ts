@@ -81,7 +81,7 @@ describe('requests', () => {
     ]);
   });
 
-  test('an answered error is an answer', async () => {
+  test('an error from the server is an answer, not a rejection', async () => {
     const { session, until } = await open('legacy', false, () => ({
       error: { code: -32602, message: 'could not connect' },
     }));
@@ -307,7 +307,7 @@ describe('D-19 lists', () => {
     await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { rpcCode: -32601 } });
   });
 
-  test('that are missing, odd or not offered are empty', async () => {
+  test('that are missing, malformed or not offered are empty', async () => {
     const odd = [
       { result: {} },
       { result: { tools: 'x' } },
@@ -494,7 +494,7 @@ describe('liveness', () => {
     expect([methods().filter((method) => method === 'ping').length, channel.closes]).toEqual([3, 1]);
   });
 
-  test('a cancelled call without a deadline keeps a hung server for ten minutes at most', async () => {
+  test('after a cancelled call without a deadline, a hung server is closed after ten minutes', async () => {
     const { clock, session, channel } = await open('legacy', false, () => undefined);
     const caller = new AbortController();
     const deadlineAtMs = Number.POSITIVE_INFINITY;
@@ -617,7 +617,7 @@ describe('liveness', () => {
   test.each([
     ['nothing', 'silent'],
     ['some', 'unasked'],
-  ] as const)('a question in the pipe of a server that has read %s of it results in: %s', async (read, result) => {
+  ] as const)('a probe in the pipe of a server that has read %s from the pipe results in: %s', async (read, result) => {
     const { clock, session, channel, until } = await open('legacy', false, () => undefined);
     channel.held = true;
     const calls = [1, 2].map(() => session.callTool('x', '{}', until()));

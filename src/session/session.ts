@@ -30,7 +30,7 @@ export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
 /** Events of the peer, except those that the session handles itself. */
 export interface SessionHandlers extends Omit<PeerHandlers, 'sessionMaybeLost' | 'stalled'> {
-  /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
+  /** The server has not answered a request, and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
   answered?(): void;
   /**
@@ -147,7 +147,7 @@ export class Session {
     return this.#peer.pending.isAtWork;
   }
 
-  /** Requests that the server still owes an answer to. */
+  /** Requests that the server has not answered yet. */
   get unanswered(): number {
     return this.#peer.pending.unanswered;
   }
@@ -161,7 +161,7 @@ export class Session {
     return this.#peer.counters.unattributed;
   }
 
-  /** Error after which the connection takes no more requests. Owed answers may still arrive. */
+  /** Error after which the connection takes no more requests. Answers to earlier requests may still arrive. */
   get closedBy(): HostError | undefined {
     return this.#peer.closedBy ?? this.#peer.channel.endedBy;
   }

@@ -165,7 +165,7 @@ describe('W5 a channel that has stopped sending', () => {
   });
 });
 
-test('W5 a server that works on calls in silence never becomes suspect for it, however many wait', async () => {
+test('W5 a server that works on calls in silence never becomes suspect for it, however many requests wait', async () => {
   const { clock, calls, call, pings, told } = await open();
   calls.mode = 'silent';
   const waiting = Array.from({ length: 10 }, () => call(29_000));

@@ -55,8 +55,8 @@ const outcomes = (all: Promise<RecoveryOutcome>[]) => Promise.all(all).then((eac
 /** Waits until all settled promises have been reported. */
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-describe('its reported status', () => {
-  test('one `needed` and one end for each attempt, for any number of callers', async () => {
+describe('the reported status of the tokens', () => {
+  test('is one `needed` and one result for each attempt, for any number of callers', async () => {
     const told: string[] = [];
     const { provider, ask } = setup(one, { onOutcome: (status) => told.push(status) });
     const end = held(provider);
@@ -67,7 +67,7 @@ describe('its reported status', () => {
     expect(told).toEqual(['needed', 'recovered']);
   });
 
-  test('a failure once, also during the pause; then a token from another source, once', async () => {
+  test('is a failure once, also during the pause, and then once a token from another source', async () => {
     const told: string[] = [];
     const { provider, ask, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     expect([await ask(one), await ask(one)]).toEqual(['refused', 'refused']);
@@ -80,7 +80,7 @@ describe('its reported status', () => {
     expect(told).toEqual(['needed', 'failed', 'recovered']);
   });
 
-  test('an attempt that takes too long counts as failed, and its later result is reported', async () => {
+  test('is a failure for an attempt that takes too long, and then the later result of the attempt', async () => {
     const told: string[] = [];
     const { provider, ask, clock, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     const end = held(provider);
@@ -92,7 +92,7 @@ describe('its reported status', () => {
     expect([recovery.current(), told]).toEqual([two, ['needed', 'failed', 'recovered']]);
   });
 
-  test('nothing after the server is removed', async () => {
+  test('is not reported after the server is removed', async () => {
     const told: string[] = [];
     const { provider, ask, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     held(provider);
@@ -115,7 +115,7 @@ describe('the account at the server', () => {
     expect(recovery.identity()).toBe(identity);
   });
 
-  test('a provider that fails is reported, and nothing is shown', () => {
+  test('a provider that throws is reported, and no account is shown', () => {
     const { provider, recovery, problems } = setup();
     provider.identity = () => {
       throw new Error('gone');
@@ -190,7 +190,7 @@ describe('one renewal for all requests', () => {
   });
 });
 
-describe('no storm', () => {
+describe('no storm of recoveries', () => {
   test.each([
     ['refuses', () => Promise.resolve(false)],
     ['rejects', () => Promise.reject(new Error('no network'))],
@@ -374,7 +374,7 @@ describe('AC-A20 two calls that need different scopes', () => {
     expect(settled).toEqual(['a renewed', 'b renewed']);
   });
 
-  test('AC-A20 a login ends the pauses; the tokens of attempts for scopes do not: 16 sets of scopes in a pause', async () => {
+  test('AC-A20 a login ends the pauses, but a token obtained for scopes does not: at most 16 sets of scopes in a pause', async () => {
     const { provider, recovery } = setup(one);
     let count = 0;
     provider.onRecover = async () => {
@@ -451,7 +451,7 @@ describe('the tokens of a provider', () => {
     expect(problems).toMatchObject(told);
   });
 
-  test('a provider that keeps its listener is ignored after the server is removed', () => {
+  test('a provider that does not remove the listener is ignored after the server is removed', () => {
     const provider = new FakeAuthProvider(one);
     let tell = () => {};
     provider.onChanged = (listener) => {

@@ -80,14 +80,17 @@ describe('W1 a session that is renewed', () => {
       new HostError('needs_reauth', 'sign in', { execution: 'not_executed' }),
       ['needs_reauth', undefined, 'not_executed', undefined],
     ],
-  ])('and fails with %s, releases the channel and fails every request with that reason', async (_name, error, told) => {
-    const { log, opens, renewal, within } = setup();
-    const waiting = [within(), within()];
-    opens[0]?.reject(error);
-    expect(await Promise.all(waiting)).toEqual([told, told]);
-    expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
-    expect(log).not.toContain('renewed');
-  });
+  ])(
+    'whose renewal fails with %s releases the channel and fails every request with that reason',
+    async (_name, error, told) => {
+      const { log, opens, renewal, within } = setup();
+      const waiting = [within(), within()];
+      opens[0]?.reject(error);
+      expect(await Promise.all(waiting)).toEqual([told, told]);
+      expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
+      expect(log).not.toContain('renewed');
+    },
+  );
 
   test('sends one initialize a second, each when a request asks for it', async () => {
     const { clock, log, opens, renewal, within, settle } = setup();
@@ -213,7 +216,7 @@ describe('W1 a session that is renewed', () => {
     expect(log.filter((entry) => entry === 'slow')).toHaveLength(1);
   });
 
-  test('fails the waiting requests with the lost connection when that is lost meanwhile', async () => {
+  test('fails the waiting requests with the error of the connection if the connection is lost meanwhile', async () => {
     const { opens, state, within } = setup();
     const request = within();
     state.closedBy = new HostError('transport', 'gone', { reason: 'stalled', execution: 'not_executed' });
@@ -258,7 +261,7 @@ describe('W1 a session that is renewed', () => {
     expect(getEventListeners(signal, 'abort')).toHaveLength(0);
   });
 
-  test('is renewed again after a channel that could not be reset', async () => {
+  test('is renewed again after a renewal in which the channel could not be reset', async () => {
     const { clock, opens, within, renewal, state } = setup();
     state.isBroken = true;
     expect(await within()).toEqual(notRenewed);

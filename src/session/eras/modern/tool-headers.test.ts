@@ -94,7 +94,7 @@ test('a tool whose schema is given twice, or among too many members, is unusable
   expect(scanToolHeaders(talk)).toEqual({ ok: true, mirrored: [] });
 });
 
-test('a long name above many annotations is read once, and is too long for one header', () => {
+test('a long name above many annotations is stored once, and makes the path of each too long for a header', () => {
   const properties = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`p${i}`, text(`H${i}`)]));
   const below = (name: string) => ({ properties: { [name]: { properties } } });
   const schema = Buffer.from(JSON.stringify(below('é'.repeat(1_000_000))));
@@ -116,7 +116,7 @@ test('an annotation that nests too deep is refused for a header', () => {
   expect(scan(down(9))).toEqual({ ok: false, reason: expect.stringContaining('is more than 8 levels down') });
 });
 
-test('a text that nests too deep is no schema, and a text that is no JSON does no harm', () => {
+test('a schema that nests too deep is not read, and no annotation is found in text that is not JSON', () => {
   const nested = (depth: number) => `${'{"not":'.repeat(depth)}{}${'}'.repeat(depth)}`;
   expect([LIMITS.depth - 1, LIMITS.depth].map((depth) => annotationsOf(nested(depth)).isRead)).toEqual([true, false]);
   const ends = ['', '}', ']]', '{"a', `{"${key}"`, `{"${key}":`, `"${key}":1}`, '{"a":1}}}'];
