@@ -65,7 +65,7 @@ describe('a question of the server', () => {
     expect(outcomes).toEqual(['ann asked']);
   });
 
-  test('goes to no client while two requests could be the cause, and both may have been asked', () => {
+  test('goes to no client while two requests could be the cause, and the answers of both are marked with `wasAsked`', () => {
     const { peer, call, elicit, whom, answers, outcomes, reply } = setUp();
     const ids = [call('ann'), call('bob')];
     elicit();
@@ -288,7 +288,7 @@ describe('an abandoned request', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('also counts after a timeout or a broken stream, but not if it was refused or never sent', () => {
+  test('is a possible cause also after a timeout or a broken stream, but not if it was refused or never sent', () => {
     const late = setUp();
     late.call('gone', { deadlineAtMs: 2_000 });
     late.clock.advance(2_000);
@@ -345,7 +345,7 @@ describe('while a question is open', () => {
     expect([outcomes, asked[0]?.[1].signal.aborted]).toEqual([['timeout'], true]);
   });
 
-  test('and after the answer, the silence of the server counts from zero', () => {
+  test('its answer starts the time limit of the call anew', () => {
     const { clock, call, elicit, asked, outcomes } = setUp();
     call('ann', { extend });
     elicit();
@@ -377,7 +377,7 @@ describe('while a question is open', () => {
     expect([whom(), answers().length]).toEqual([['ann', 'bob'], 3]);
   });
 
-  test('its call may ask more while it is the only call', () => {
+  test('its call may cause more questions while it is the only call', () => {
     const { clock, call, elicit, whom } = setUp();
     call('ann');
     elicit(undefined, 'q1');
@@ -386,7 +386,7 @@ describe('while a question is open', () => {
     expect(whom()).toEqual(['ann', 'ann']);
   });
 
-  test('its call may still be the cause', () => {
+  test('its call may still be the cause of a notification', () => {
     const { clock, call, elicit, note, told } = setUp();
     call('ann');
     elicit();
@@ -396,7 +396,7 @@ describe('while a question is open', () => {
     expect(told).toEqual([]);
   });
 
-  test('its call keeps a fixed deadline', () => {
+  test('its call keeps its deadline if it has no `extend`', () => {
     const { clock, call, elicit, outcomes } = setUp();
     call('ann');
     elicit();
@@ -404,7 +404,7 @@ describe('while a question is open', () => {
     expect(outcomes).toEqual(['timeout']);
   });
 
-  test('the end of its call ends it, and the server gets no answer', () => {
+  test('the end of its call ends the question, and the server gets no answer', () => {
     const { call, elicit, asked, answers, peer } = setUp();
     const stop = new AbortController();
     call('ann', { signal: stop.signal });

@@ -121,7 +121,7 @@ test.each([
   ['{"ttlMs":1,"content":[]}', MAY_HOLD_TTL],
   ['{"content":[{"ttlMs" : 1,"isError":false}]}', MAY_HOLD_ERROR + MAY_HOLD_TTL],
   ['{"isErrors":1,"ttl":1,"text":"\\"isError\\" \\"ttlMs\\""}', 0],
-] as const)('reports which of the keys that policy reads may be in %s', (result, mayHold) => {
+] as const)('the scan reports which of the keys that policy reads may be in %s', (result, mayHold) => {
   const text = Buffer.from(`{"jsonrpc":"2.0","id":1,"result":${result}}`);
   const envelope = new Envelope();
   // Values of an earlier message are forgotten.
@@ -133,7 +133,7 @@ test.each([
 const withValues = (count: number) =>
   Buffer.from(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"l":[${'0,'.repeat(count).slice(0, -1)}]}}`);
 
-test('X18 reading stops at a message with more values than its bound, and the next scan has no bound', () => {
+test('X18 a scan stops when the message has more values than the bound of this scan; the next scan has no bound', () => {
   const envelope = new Envelope();
   const bounded = (bytes: Buffer) => scanEnvelope(bytes, 0, bytes.length, envelope, 100);
   expect([bounded(withValues(90)), bounded(withValues(101)), bounded(withValues(1_000_000))]).toEqual([

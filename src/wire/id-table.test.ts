@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { IdTable } from './id-table.js';
 
-test('has the same content as a Map after 200,000 random steps with ids in order', () => {
+test('a table has the same content as a Map after 200,000 random steps with ids in order', () => {
   const random = seededRandom(11);
   const table = new IdTable<string>();
   const model = new Map<number, string>();

@@ -6,7 +6,7 @@ import { editMembers, type MemberEdits, spliceMeta } from './json-edit.js';
 const splice = (params: string | undefined, ...edits: [string, string | undefined][]) =>
   spliceMeta(params === undefined ? undefined : Buffer.from(params), edits).toString();
 
-describe('a member is set', () => {
+describe('spliceMeta: a member of _meta', () => {
   test.each([
     [undefined, '{"_meta":{"a":1}}'],
     ['{}', '{"_meta":{"a":1}}'],
@@ -17,20 +17,20 @@ describe('a member is set', () => {
     ['{"_meta":{"a":0},"n":18446744073709551615}', '{"_meta":{"a":1},"n":18446744073709551615}'],
     ['{"_meta":{"\\u0061":0}}', '{"_meta":{"a":1}}'],
     ['{"x":{"_meta":{"a":0}}}', '{"_meta":{"a":1},"x":{"_meta":{"a":0}}}'],
-  ])('%s → %s', (before, after) => {
+  ])('is set: %s → %s', (before, after) => {
     expect(splice(before, ['a', '1'])).toBe(after);
   });
 
-  test('also with a name that is not ASCII', () => {
+  test('is set also with a name that is not ASCII', () => {
     expect(splice('{"_meta":{"é":0,"\\u00e9":0,"b":2}}', ['é', '1'])).toBe('{"_meta":{"é":1,"b":2}}');
   });
 
-  test('or removed', () => {
+  test('is removed', () => {
     expect(splice('{"_meta":{"a":0,"b":2}}', ['a', undefined])).toBe('{"_meta":{"b":2}}');
     expect(splice('{"_meta":{"a":0}}', ['a', undefined])).toBe('{"_meta":{}}');
   });
 
-  test('all else parses to the same value', () => {
+  test('is set, and all else parses to the same value', () => {
     const params = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }));
     fc.assert(
       fc.property(params, (value) => {

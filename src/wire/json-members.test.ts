@@ -32,7 +32,7 @@ test('a member that is no string is not found as a string', () => {
 const texts = (found: (Buffer | undefined)[] | undefined) => found?.map((each) => each?.toString('utf8'));
 
 describe('members of params', () => {
-  test('are in the order of the keys, and undefined if missing', () => {
+  test('are returned in the order of the requested keys, undefined if missing', () => {
     const bytes = Buffer.from('{ "b" : [1, 2], "a":{"a":3} , "\\u0063":"x" }');
     expect(texts(uniqueMembers(bytes, ['a', 'b', 'c', 'd']))).toEqual(['{"a":3}', '[1, 2]', '"x"', undefined]);
     expect(texts(membersBytes(bytes, ['c', 'a']))).toEqual(['"x"', '{"a":3}']);

@@ -120,7 +120,7 @@ describe('deadlines', () => {
     channel.held = true;
     const nowMs = clock.nowMs();
     const calls = [1, 5, 100].map((inMs) => failureOf(ask('a', { deadlineAtMs: nowMs + inMs })));
-    // One step after the first wake-up the timer looks again; that is too late for the second.
+    // The timer wakes for the first deadline and again one step later, which is after the second deadline.
     clock.advance(6);
     expect(channel.sent).toHaveLength(2);
     channel.beforeWrite();
@@ -368,7 +368,7 @@ describe('loss of the connection', () => {
 });
 
 describe('messages that the server sends on its own', () => {
-  test('ping is answered, with its id to the digit', () => {
+  test('ping is answered with the same id, digit by digit', () => {
     const { channel } = connect();
     channel.say('{"jsonrpc":"2.0","id":18446744073709551615,"method":"ping"}');
     expect(channel.sent.map((frame) => frame.head + frame.payload + frame.tail)).toEqual([
@@ -449,7 +449,7 @@ describe('messages that the server sends on its own', () => {
     expect(channel.messages).toMatchObject([{ id: LIMITS.inboundRequests, error: { code: -32603 } }]);
   });
 
-  test('a request with the id of an open request is refused, naming the cause', () => {
+  test('a request with the id of an open request is refused, and the error names the cause', () => {
     const { channel } = connect({ request: () => {} });
     for (const method of ['roots/list', 'elicitation/create']) channel.say({ jsonrpc: '2.0', id: 7, method });
     expect(channel.messages).toMatchObject([
@@ -494,7 +494,7 @@ describe('messages that the server sends on its own', () => {
   });
 });
 
-test('more requests than the limit are refused, naming it', async () => {
+test('more requests than the limit are refused, and the error names the limit', async () => {
   const { ask } = connect();
   for (let i = 0; i < LIMITS.pendingRequests; i++) ask().catch(() => {});
   expect((await failureOf(ask())).toJSON()).toMatchObject({
@@ -512,7 +512,7 @@ test('if the channel refuses a call, it is rejected and forgotten', async () => 
   expect(peer.pending.unanswered).toBe(0);
 });
 
-test('a message above the limit is refused before anything is written, naming the limit', async () => {
+test('a message above the limit is refused before anything is written, and the error names the limit', async () => {
   const { channel, peer, clock } = connect();
   const params = Buffer.alloc(LIMITS.frameBytes, 'x');
   const error = await failureOf(peer.request('tools/call', params, { deadlineAtMs: clock.nowMs() + 1_000 }));

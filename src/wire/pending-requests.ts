@@ -30,7 +30,7 @@ export interface PendingRequest {
 
 /** A larger batch saves nothing. */
 const batchFramesMax = 16;
-/** Per request: a peak is forgotten after some hundred calls. */
+/** Decay per request: a peak is forgotten after several hundred calls. */
 const peakDecay = 1 / 256;
 
 export class PendingRequests {
@@ -61,7 +61,7 @@ export class PendingRequests {
 
   /**
    * Number of frames to write together: a quarter of the requests that are usually unanswered. The server works on one part while
-   * callers prepare the next. The peak counts, because callers that were answered together send their next requests one by one.
+   * callers prepare the next. The peak is used, because callers that were answered together send their next requests one by one.
    */
   nextBatch(): number {
     const { unanswered } = this;
