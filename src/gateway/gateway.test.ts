@@ -177,7 +177,7 @@ test('E14 with a key, metrics accept any Host; without keys, only a Host of this
 test.each([
   [undefined, 'http closed in 10000'],
   [3_000, 'http closed in 3000'],
-])('E14 with a drain time of %s, %s', async (drainMs, expected) => {
+])('E14 with drainMs %s, the log of the closing says: %s', async (drainMs, expected) => {
   const { gateway: opening, log } = open(drainMs === undefined ? {} : { drainMs });
   const gateway = await opening;
   await gateway.listen();
@@ -230,7 +230,7 @@ test.each([
   ['EADDRINUSE', 'port 8383 of 127.0.0.1 is already in use', '--port 0'],
   ['EACCES', 'port 8383 of 127.0.0.1 needs privileges that this user does not have', '--port 0'],
   ['EADDRNOTAVAIL', 'hostler cannot listen at 127.0.0.1, port 8383 (EADDRNOTAVAIL)', '--host'],
-])('%s is reported with what to do', async (code, message, hint) => {
+])('%s is reported with a hint', async (code, message, hint) => {
   const { gateway: opening } = open({}, Object.assign(new Error('no'), { code }));
   const error: unknown = await (await opening).listen().catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ message, hint: expect.stringContaining(hint), details: { reason: code } });

@@ -74,7 +74,7 @@ const forwardedIfReachable = ['elicitation', 'sampling', 'roots'] as const;
 const alwaysForwarded = ['experimental'] as const;
 const extension = 'io.modelcontextprotocol/ui';
 
-/** A shorter object declares nothing. */
+/** An object with fewer bytes than this declares no capability. */
 const emptyBytes = '{"a":1}'.length;
 
 /** Rendered texts. A legacy session, or a cached modern envelope, has one capabilities object for all its requests. */

@@ -10,7 +10,7 @@ describe('a result', () => {
     ['an answer', '{"resultType":"complete","content":[]}'],
     ['a result with the word in a text', '{"content":[{"type":"text","text":"input_required"}]}'],
     ['a result with the word in a nested member', '{"a":{"resultType":"input_required","requestState":"x"}}'],
-    ['one with escapes', '{"resultType":"complete","content":[{"text":"\\u0041"}]}'],
+    ['a result with escapes', '{"resultType":"complete","content":[{"text":"\\u0041"}]}'],
   ])('that requests no input: %s', (_, text) => {
     expect(read(text)).toBeUndefined();
   });

@@ -105,7 +105,7 @@ export interface StdioEra {
   ended?(exchange: Exchange, hasSucceeded: boolean): void;
   /** Called when the client can send no more answers. */
   clientInputEnded?(): void;
-  /** Called when the pipe has ended. Returns true if the router had the session; then the abort of the session's signal tells the router. */
+  /** Called when the pipe has ended. True: the router had the session, and learns its end from the signal of the session. */
   end?(): boolean;
 }
 

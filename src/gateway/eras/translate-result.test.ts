@@ -32,9 +32,9 @@ describe('a result of the same era', () => {
       '{"resultType":"complete","ttlMs":9,"cacheScope":"public","n":1.0}',
       '"ttlMs":9,"cacheScope":"private","n":1.0}',
     ],
-    ['in disguise', '{"resultType":"complete","cacheScop\\u0065":"public"}', '"cacheScop\\u0065":"private"}'],
-    ['left out', '{"resultType":"complete","ttlMs":9}', '{"cacheScope":"private","resultType":"complete","ttlMs":9}'],
-    ['written in an older form', '{"ttlMs":9}', '{"cacheScope":"private","ttlMs":9}'],
+    ['written with escapes', '{"resultType":"complete","cacheScop\\u0065":"public"}', '"cacheScop\\u0065":"private"}'],
+    ['absent', '{"resultType":"complete","ttlMs":9}', '{"cacheScope":"private","resultType":"complete","ttlMs":9}'],
+    ['absent, as is resultType,', '{"ttlMs":9}', '{"cacheScope":"private","ttlMs":9}'],
   ])('E5 is private if it is a resource whose scope is %s and callers have different rights', (_how, text, end) => {
     const worded = String(said(text, 'modern', 'modern', 'resources/read', false));
     expect(worded.endsWith(end), worded).toBe(true);
@@ -99,9 +99,9 @@ describe('a modern result for a legacy client', () => {
       '{"n":1.0}',
     ],
     ['is not changed without such members', '{"n": 1.0}', '{"n": 1.0}'],
-    ['loses them when they are written with escapes', '{"n":1,"ttl\\u004ds":1}', '{"n":1}'],
+    ['loses such members also when they are written with escapes', '{"n":1,"ttl\\u004ds":1}', '{"n":1}'],
     [
-      'keeps them where they have another meaning',
+      'keeps such members where they have another meaning',
       '{"structuredContent":{"ttlMs":1}}',
       '{"structuredContent":{"ttlMs":1}}',
     ],

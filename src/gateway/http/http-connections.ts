@@ -15,7 +15,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HttpLimits } from './http-limits.js';
 
 class Connection implements SharedConnection {
-  /** Response to the last request with a key. Released when it closes, because it keeps the request and its body in memory. */
+  /** Response to the last request with a key. Released when the response closes, because it keeps request and body in memory. */
   #response: ServerResponse | undefined;
 
   constructor(readonly socket: Socket) {}

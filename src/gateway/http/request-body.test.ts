@@ -27,9 +27,9 @@ test.each([
   ['nothing', [], ['']],
   ['one piece', ['abc'], ['abc']],
   ['exactly as much as allowed', ['abc', 'de'], ['abcde']],
-  ['more', ['abc', 'def'], ['too_large']],
+  ['one byte more', ['abc', 'def'], ['too_large']],
   ['much more, reported once', ['abc', 'def', 'ghi'], ['too_large']],
-])('%s', (_name, pieces, told) => {
+])('a body with a limit of 5 bytes: %s', (_name, pieces, told) => {
   expect(read(pieces, 5)).toEqual(told);
 });
 

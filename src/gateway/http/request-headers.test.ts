@@ -27,7 +27,7 @@ test.each([
   [[...json, 'content-length', '10'], undefined],
   [[...json, 'content-length', '11'], 413],
   [[...json, 'content-length', 'x'], 413],
-])('%j: %s', (headers, status) => {
+])('a POST with the headers %j: refusal %s', (headers, status) => {
   expect(checkPost(headersOf(headers), 10)?.status).toBe(status);
 });
 
@@ -36,6 +36,6 @@ test.each([
   [['content-length', '5000000'], false],
   [['content-length', '50000000'], true],
   [['transfer-encoding', 'chunked'], true],
-])('%j is too much to drain: %s', (headers, isTooMuch) => {
+])('the body announced by %j is too much to drain: %s', (headers, isTooMuch) => {
   expect(isTooMuchToDrain(headersOf(headers))).toBe(isTooMuch);
 });

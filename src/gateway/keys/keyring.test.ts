@@ -24,7 +24,7 @@ test.each([
   ['bearer ann-key', 'ann', 'dev'],
   ['Bearer   ann-key ', 'ann', 'dev'],
   ['Bearer bob-key', 'bob', undefined],
-])('%s is %s', (header, id, role) => {
+])('the header "%s" authenticates %s', (header, id, role) => {
   const keyring = ring();
   expect(keyring.authenticate(header)).toEqual({ id, role, scopes: [] });
   expect(keyring.authenticate(header)).toBe(keyring.authenticate(header));
@@ -43,7 +43,7 @@ test.each([
   'Bearer ann-key\n',
   `Bearer ${hashOf('ann-key')}`,
   `Bearer ${'a'.repeat(headerCharsMax)}`,
-])('%j is no principal', (header) => {
+])('the header %j authenticates no principal', (header) => {
   expect(ring().authenticate(header)).toBeUndefined();
 });
 

@@ -13,7 +13,7 @@ describe('a log', () => {
     ['info', 'info', true],
     ['info', 'emergency', true],
     ['info', 'vendor', false],
-  ] as const)('a client with level %s, a message of level %s: %s', (level, own, expected) => {
+  ] as const)('reaches a client with level %s if its own level is %s: %s', (level, own, expected) => {
     expect(isLogged(level, Buffer.from(JSON.stringify({ level: own })))).toBe(expected);
   });
 });

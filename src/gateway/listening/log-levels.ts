@@ -44,7 +44,7 @@ export class LogLevels {
   readonly #requested = new Map<string, Requested>();
   /** The level that Hostler sent to each server, and the session with the server in which it was sent. */
   readonly #sent = new Map<string, { readonly level: LogLevel; readonly session: number }>();
-  /** Cached sets: sessions with the same view pass the same array. */
+  /** Cached set of each array of server names: sessions with the same view pass the same array. */
   readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
   constructor(upstreams: Upstreams) {

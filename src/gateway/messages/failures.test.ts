@@ -82,7 +82,7 @@ describe('E13 an error code of a server, for a modern client', () => {
     ...[-32769, -31999, -1, 1, 42].map((code) => [code, code] as const),
   ] as const;
   test.each(eras.flatMap((serverEra) => cases.map((row) => [serverEra, ...row] as const)))(
-    'of a %s server, %i is %i, with its message and data',
+    'of a %s server: %i becomes %i, with its message and data',
     (serverEra, code, expected) => {
       const bytes = Buffer.from(`{"code":${code},"message":"m","data":{"uri":"a:b"}}`);
       const failure = translateError(bytes, { ...context, clientEra: 'modern', serverEra });

@@ -25,7 +25,7 @@ describe('_meta', () => {
     ['null', undefined],
     ['{}', undefined],
     ['true', undefined],
-  ])('has the token %s: %s', (token, expected) => {
+  ])('with progressToken %s has the token %s', (token, expected) => {
     expect(read(`{"progressToken":${token}}`)).toMatchObject({ progressToken: expected, forwarded: undefined });
   });
 
@@ -33,7 +33,7 @@ describe('_meta', () => {
     ['"info"', 'info'],
     ['"loud"', undefined],
     ['7', undefined],
-  ])('requests logs from %s on: %s', (level, expected) => {
+  ])('with logLevel %s requests the level %s', (level, expected) => {
     expect(read(`{${key('logLevel')}:${level}}`)).toMatchObject({ logLevel: expected, forwarded: undefined });
   });
 

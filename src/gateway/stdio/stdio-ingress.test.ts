@@ -91,7 +91,7 @@ test('E4 a process is one client in both eras, and its end is reported once', as
   expect(new Set([...clients.flat(), embedder.id]).size).toBe(3);
 });
 
-test.each(['ended', 'destroyed'])('a client whose pipe has %s before it is served is released', async (how) => {
+test.each(['ended', 'destroyed'])('a client whose pipe was %s before it was served is released', async (how) => {
   const [input, output] = [new PassThrough(), new PassThrough()];
   if (how === 'destroyed') for (const stream of [input, output]) stream.destroy();
   else input.resume().end();
@@ -142,7 +142,7 @@ describe('the modern era', () => {
       -32022,
     ],
     ['params that are a list', { ...legacy(1, 'tools/list'), params: [] }, -32602],
-  ])('%s is refused with its code', async (_what, message, code) => {
+  ])('a request with %s is refused with its code', async (_what, message, code) => {
     const { send, router } = open();
     expect(await send(message)).toMatchObject([{ id: 1, error: { code } }]);
     expect(router.exchanges).toEqual([]);
@@ -345,10 +345,10 @@ describe('asking the client', () => {
 describe('bad lines', () => {
   test.each([
     ['not JSON', 'hello', -32700, undefined],
-    ['half of it', '{"jsonrpc":"2.0","id":1,"method":"x"', -32700, undefined],
+    ['half of a message', '{"jsonrpc":"2.0","id":1,"method":"x"', -32700, undefined],
     ['a number', '7', -32600, undefined],
     ['another version', '{"jsonrpc":"1.0","id":1,"method":"x"}', -32600, 1],
-    ['a malformed answer gets an error without an id', '{"jsonrpc":"2.0","id":1}', -32600, undefined],
+    ['a malformed answer', '{"jsonrpc":"2.0","id":1}', -32600, undefined],
     ['the id twice', '{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}', -32600, undefined],
     ['a key with escapes', '{"jsonrpc":"2.0","id":1,"Method":"x","method":"y"}', -32600, undefined],
     ['an id that is null', '{"jsonrpc":"2.0","id":null,"method":"x"}', -32600, undefined],

@@ -170,11 +170,11 @@ describe('reading a list page by page', () => {
 
   test.each([
     ['of another list', Buffer.from('["prompts/list","s","t"]').toString('base64url')],
-    ['of no text', Buffer.from('["tools/list","s",7]').toString('base64url')],
-    ['with more in it', Buffer.from('["tools/list","s","t",1]').toString('base64url')],
-    ['written differently', `${Buffer.from('["tools/list","s","t"]').toString('base64url')}=`],
-    ['of nothing', ''],
-    ['that is none', 'null'],
+    ['whose key is not a text', Buffer.from('["tools/list","s",7]').toString('base64url')],
+    ['with an additional element', Buffer.from('["tools/list","s","t",1]').toString('base64url')],
+    ['with base64 padding', `${Buffer.from('["tools/list","s","t"]').toString('base64url')}=`],
+    ['that is empty', ''],
+    ['that is not base64url of a list', 'null'],
   ])('refuses a cursor %s', (_title, cursor) => {
     expect(readCursor('tools/list', cursor)).toBeUndefined();
   });

@@ -27,7 +27,7 @@ describe('a URI and a template', () => {
     ['x://{broken', 'x://1', false],
     ['x://{}', 'x://1', false],
     ['x://}', 'x://}', false],
-  ])('%s and %s: %s', (template, uri, expected) => {
+  ])('%s matches %s: %s', (template, uri, expected) => {
     expect(matches(template, uri)).toBe(expected);
   });
 

@@ -134,7 +134,7 @@ describe('legacy client, modern server', () => {
       'user said no',
     ],
     [
-      'no answer',
+      'a missing answer',
       (exchange: ReturnType<typeof fakeExchange>) =>
         exchange.asked[0]?.fail(new HostError('timeout', 'no answer in time')),
       'no answer in time',

@@ -42,11 +42,15 @@ test('an answer goes to the question with its id, once', async () => {
 });
 
 test.each([
-  ['its deadline', 'timeout', ({ clock }: ReturnType<typeof setUp>) => clock.advance(far)],
-  ['its signal', 'cancelled', ({ gone }: ReturnType<typeof setUp>) => gone.abort()],
-  ['the end of its request', 'cancelled', ({ asks, owner }: ReturnType<typeof setUp>) => asks.withdraw(owner)],
-  ['the end of its client', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
-])('%s ends the question, notifies the client, and leaves nothing behind', async (_name, code, happen) => {
+  ['the deadline', 'timeout', ({ clock }: ReturnType<typeof setUp>) => clock.advance(far)],
+  ['the abort signal', 'cancelled', ({ gone }: ReturnType<typeof setUp>) => gone.abort()],
+  [
+    'the end of the request that caused it',
+    'cancelled',
+    ({ asks, owner }: ReturnType<typeof setUp>) => asks.withdraw(owner),
+  ],
+  ['the end of the client', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
+])('a question is ended by %s; the client is notified, and nothing is left behind', async (_name, code, happen) => {
   const all = setUp();
   const { asks, told, tell, owner, gone, clock } = all;
   const refused = expect(

@@ -31,7 +31,7 @@ export class EventStream {
   #wasRead = false;
   /** Number of the last event written to a reader. */
   #writtenSeq: number;
-  /** Methods of `list_changed` notifications to be written. An array, because it is smaller than a Set and may last as long as the session. */
+  /** Methods of `list_changed` notifications to be written. An array is smaller than a Set, and may last as long as the session. */
   #pending: string[] | undefined;
   /** Event number of the last write of each such method. */
   #written: Map<string, number> | undefined;

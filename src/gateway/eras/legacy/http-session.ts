@@ -59,7 +59,7 @@ export class LegacySession implements ClientSession {
   readonly own: EventStream;
   isInitialized = false;
   wasUsed = false;
-  /** Listener of the session table, called at each use. */
+  /** Set by the session table; called at each use of the session. */
   onTouch: { touched(session: LegacySession): void } | undefined;
   readonly #clock: Clock;
   readonly #abort = new AbortController();

@@ -62,7 +62,7 @@ const table: readonly [state: ParkedState, event: ParkedEvent, next: ParkedState
 describe('a call that may be parked', () => {
   test.each(
     table.map(([state, event, next, effects]) => ({ state, event, next, effects, from: state.kind, on: event.kind })),
-  )('$from, $on: $effects', ({ state, event, next, effects }) => {
+  )('in state $from, event $on: effects $effects', ({ state, event, next, effects }) => {
     const [became, done] = stepParked(state, event);
     expect(became).toEqual(next);
     const words = done.map((effect) => {
