@@ -143,22 +143,22 @@ describe('roles', () => {
 
   test.each([
     ['an exact pattern allows its tool', 'dev', 'github', 'get_issue', true],
-    ['and no other', 'dev', 'github', 'delete_repo', false],
+    ['an exact pattern allows no other tool', 'dev', 'github', 'delete_repo', false],
     ['a server’s star allows all of its tools', 'dev', 'files', 'anything', true],
     ['a star for the server allows the tool everywhere', 'dev', 'elsewhere', 'ping', true],
-    ['case counts in tools', 'dev', 'github', 'Get_issue', false],
-    ['case counts in servers', 'dev', 'GitHub', 'get_issue', false],
-    ['case counts in roles', 'Dev', 'github', 'get_issue', false],
+    ['names of tools are case-sensitive', 'dev', 'github', 'Get_issue', false],
+    ['names of servers are case-sensitive', 'dev', 'GitHub', 'get_issue', false],
+    ['names of roles are case-sensitive', 'Dev', 'github', 'get_issue', false],
     ['space around a name is part of it', 'dev', 'github', 'get_issue ', false],
-    ['a prefix is another name', 'dev', 'github', 'get_issue2', false],
-    ['an empty tool is no tool', 'dev', 'github', '', false],
+    ['a pattern does not match a longer name', 'dev', 'github', 'get_issue2', false],
+    ['an empty tool name is denied', 'dev', 'github', '', false],
     ['two stars allow everything', 'admin', '__proto__', 'constructor', true],
     ['an empty list denies everything', 'locked', 'files', 'read', false],
     ['a star inside a name is an ordinary letter', 'odd', 'github', 'x', false],
     ['a server name with a star allows the server of that name', 'odd', 'git*', 'x', true],
     ['a star inside a tool name is an ordinary letter', 'odd', 'star', 'xy', false],
     ['names of inherited object members are no roles', '__proto__', 'files', 'read', false],
-    ['nor is constructor', 'constructor', 'files', 'read', false],
+    ['constructor is no role either', 'constructor', 'files', 'read', false],
   ])('%s', (_name, role, server, tool, allowed) => {
     expect(may(role, server, tool)).toBe(allowed);
   });

@@ -23,7 +23,7 @@ describe('AC-H11 failures of the connection count against a server, by code and 
     ['an unknown outcome without a cause', 'loss', error('outcome_uncertain')],
     ['a message that cannot be read', 'protocol', error('protocol_error', { reason: 'frame_too_large' })],
     ['a status of 500', 'loss', error('transport', { httpStatus: 500 })],
-  ])('%s counts as a %s', (_what, strike, thrown) => {
+  ])('%s is a strike of kind %s', (_what, strike, thrown) => {
     expect(strikeOf(thrown)).toBe(strike);
   });
 
@@ -41,7 +41,7 @@ describe('AC-H11 failures of the connection count against a server, by code and 
       ['a denial', error('denied')],
       ['an internal error', new Error('could not connect')],
       ['W24 a cancelled call that was caused by a lost connection', error('cancelled', { cause: error('transport') })],
-    ])('%s does not count', (_what, thrown) => {
+    ])('no strike: %s', (_what, thrown) => {
       expect(strikeOf(thrown)).toBeUndefined();
     });
   });
@@ -123,7 +123,7 @@ describe('W9 the check before a trial', () => {
   }
 
   test.each(['alive', 'unasked'] as const)(
-    'that finds %s lets the call pass, which closes the breaker',
+    'with the result %s lets the call pass, which closes the breaker',
     async (found) => {
       const { breaker, call, sent, find, clock, timersBefore } = await due();
       const trial = call();
@@ -134,18 +134,21 @@ describe('W9 the check before a trial', () => {
     },
   );
 
-  test.each(['timeout', 'loss'] as const)('that finds %s is a failed trial, and nothing is sent', async (found) => {
-    const { breaker, call, sent, find, clock, timersBefore } = await due();
-    const trial = failureOf(call());
-    find(found);
-    expect((await trial).toJSON()).toMatchObject({
-      code: 'circuit_open',
-      execution: 'not_executed',
-      retryAfterMs: 120_000,
-    });
-    expect([sent(), breaker.failures, breaker.circuit(clock.nowMs())]).toEqual([3, 4, 'open']);
-    expect([breaker.checkAtMs !== undefined, clock.pendingTimers]).toEqual([found === 'loss', timersBefore]);
-  });
+  test.each(['timeout', 'loss'] as const)(
+    'with the result %s is a failed trial, and nothing is sent',
+    async (found) => {
+      const { breaker, call, sent, find, clock, timersBefore } = await due();
+      const trial = failureOf(call());
+      find(found);
+      expect((await trial).toJSON()).toMatchObject({
+        code: 'circuit_open',
+        execution: 'not_executed',
+        retryAfterMs: 120_000,
+      });
+      expect([sent(), breaker.failures, breaker.circuit(clock.nowMs())]).toEqual([3, 4, 'open']);
+      expect([breaker.checkAtMs !== undefined, clock.pendingTimers]).toEqual([found === 'loss', timersBefore]);
+    },
+  );
 
   test.each([
     ['deadline', 'timeout'],
@@ -235,11 +238,11 @@ describe('W10 a call that ends by its caller’s deadline', () => {
 
   test.each([
     ['after more than 5 s without a sign of life makes the server suspect', 5_001, {}, 1],
-    ['after 5 s does not', 5_000, {}, 0],
-    ['of 5 ms does not', 5, {}, 0],
-    ['does not if a message arrived meanwhile', 30_000, { lastMessageAtMs: 25_000 }, 0],
-    ['does when that was too long ago', 30_000, { lastMessageAtMs: 24_999 }, 1],
-    ['does not when nothing was sent', 30_000, { phase: 'queued' }, 0],
+    ['after 5 s does not make the server suspect', 5_000, {}, 0],
+    ['of 5 ms does not make the server suspect', 5, {}, 0],
+    ['does not make the server suspect if a message arrived in the last 5 s', 30_000, { lastMessageAtMs: 25_000 }, 0],
+    ['makes the server suspect if the last message is older than 5 s', 30_000, { lastMessageAtMs: 24_999 }, 1],
+    ['does not make the server suspect if nothing was sent', 30_000, { phase: 'queued' }, 0],
   ])('%s', async (_what, afterMs, facts, suspects) => {
     const { call, circuit } = timingOut(afterMs, facts);
     expect((await call).code).toBe('timeout');
@@ -250,8 +253,8 @@ describe('W10 a call that ends by its caller’s deadline', () => {
 describe('W10 a call that its caller cancels', () => {
   test.each([
     ['after more than 5 s without a sign of life makes the server suspect', 5_001, 'uncertain', 1],
-    ['after 5 s does not', 5_000, 'uncertain', 0],
-    ['does not when it was not sent', 30_000, 'not_executed', 0],
+    ['after 5 s does not make the server suspect', 5_000, 'uncertain', 0],
+    ['does not make the server suspect if the call was not sent', 30_000, 'not_executed', 0],
   ] as const)('%s', async (_what, afterMs, execution, suspects) => {
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());

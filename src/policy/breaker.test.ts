@@ -270,12 +270,15 @@ describe('W6 own checks of the host', () => {
     expect(breaker.opensAgainAtMs(0)).toBe(100);
   });
 
-  test.each(['timeout', 'protocol'] as const)('do not follow a %s: the open time has to pass', (strike) => {
-    const breaker = openedBy(strike);
-    expect(breaker.checkAtMs).toBeUndefined();
-    breaker.checked(true, 10);
-    expect(breaker.circuit(99)).toBe('open');
-  });
+  test.each(['timeout', 'protocol'] as const)(
+    'do not follow a strike of kind %s: the open time has to pass',
+    (strike) => {
+      const breaker = openedBy(strike);
+      expect(breaker.checkAtMs).toBeUndefined();
+      breaker.checked(true, 10);
+      expect(breaker.circuit(99)).toBe('open');
+    },
+  );
 
   test('that are answered make the breaker half-open at once, and this is reported', () => {
     const changes: unknown[] = [];
@@ -318,15 +321,18 @@ describe('W6 own checks of the host', () => {
     expect(breaker.checkAtMs).toBe(10);
   });
 
-  test.each(['timeout', 'protocol'] as const)('go on when the check before a trial ends with a %s', (strike) => {
-    const breaker = openedBy('loss');
-    breaker.checkFailed(ticketOf(breaker.admit(100)), 100, strike);
-    expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', 110]);
-    // Also when an own check of the host had made the breaker half-open.
-    breaker.checked(true, 110);
-    breaker.checkFailed(ticketOf(breaker.admit(110)), 110, strike);
-    expect(breaker.checkAtMs).toBe(130);
-  });
+  test.each(['timeout', 'protocol'] as const)(
+    'go on when the check before a trial ends with a strike of kind %s',
+    (strike) => {
+      const breaker = openedBy('loss');
+      breaker.checkFailed(ticketOf(breaker.admit(100)), 100, strike);
+      expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', 110]);
+      // Also when an own check of the host had made the breaker half-open.
+      breaker.checked(true, 110);
+      breaker.checkFailed(ticketOf(breaker.admit(110)), 110, strike);
+      expect(breaker.checkAtMs).toBe(130);
+    },
+  );
 
   test('do not begin after a failed check before a trial if a timeout had opened the breaker', () => {
     const breaker = openedBy('timeout');

@@ -94,7 +94,7 @@ describe('D-20 the owner of an answer', () => {
     ['tool', { subject: 'get_issues' }],
     ['configuration or pin', { fingerprint: 'f2' }],
     ['arguments', { hash: 'h2' }],
-  ])('another %s is another question', (_name, part) => {
+  ])('a call that differs in its %s is another question', (_name, part) => {
     const { put, get } = setUp();
     put(ask());
     put(ask(), 'answer', forAll());

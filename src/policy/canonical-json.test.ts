@@ -88,7 +88,7 @@ describe('RFC 8785', () => {
     ['1e21', '1e+21'],
     ['5e-324', '5e-324'],
     ['0.1', '0.1'],
-  ])('%s is %s', (text, canonical) => {
+  ])('%s is written as %s', (text, canonical) => {
     expect(canonicalText(text)).toBe(canonical);
   });
 });

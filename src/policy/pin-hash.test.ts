@@ -18,12 +18,12 @@ describe('equal hashes', () => {
   });
 
   test.each([
-    ['other order', '{"inputSchema":{"type":"object"},"name":"a"}'],
+    ['the order of members', '{"inputSchema":{"type":"object"},"name":"a"}'],
     ['white space', ' { "name" : "a" ,\n"inputSchema": {"type":"object"} } '],
     ['escapes', '{"n\\u0061me":"\\u0061","inputSchema":{"type":"object"}}'],
     ['empty annotations', '{"name":"a","inputSchema":{"type":"object"},"annotations":{}}'],
-    ['an explicit default', '{"name":"a","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}'],
-  ])('%s changes nothing', (_name, text) => {
+    ['an explicit default hint', '{"name":"a","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}'],
+  ])('definitions that differ only in %s', (_name, text) => {
     expect(pinHash('tool', text)).toEqual(pinHash('tool', JSON.stringify(bare)));
     expect(pinHash('tool', Buffer.from(text))).toEqual(pinHash('tool', text));
   });
@@ -33,7 +33,7 @@ describe('equal hashes', () => {
     expect(hashOf({ ...bare, annotations })).toBe(hashOf(bare));
   });
 
-  test.each(Object.keys(samples) as PinKind[])('a %s keeps its hash in any JSON notation', (kind) => {
+  test.each(Object.keys(samples) as PinKind[])('kind %s has the same hash in any JSON notation', (kind) => {
     const random = seededRandom(7);
     const wanted = hashOf(samples[kind], kind);
     for (let i = 0; i < 100; i++) expect(pinHash(kind, reencoded(random, samples[kind]))?.hash).toBe(wanted);
@@ -53,7 +53,7 @@ describe('different hashes', () => {
     ['openWorldHint', false],
     ['readOnlyHint', null],
     ['title', ''],
-  ])('an annotation %s that is %s', (hint, value) => {
+  ])('an annotation %s that is %j', (hint, value) => {
     expect(hashOf({ ...bare, annotations: { [hint]: value } })).not.toBe(hashOf(bare));
   });
 
@@ -85,11 +85,11 @@ describe('the hash of the body', () => {
 });
 
 test.each([
-  ['broken', '{"name":'],
-  ['a key twice', '{"name":"a","name":"b"}'],
-  ['a key twice, once with escapes', '{"name":"a","n\\u0061me":"b"}'],
-  ['nested too deep', `${'['.repeat(65)}${']'.repeat(65)}`],
-])('a text that is %s has no hash', (_name, text) => {
+  ['it is not JSON', '{"name":'],
+  ['a duplicate key', '{"name":"a","name":"b"}'],
+  ['a duplicate key, once with escapes', '{"name":"a","n\\u0061me":"b"}'],
+  ['it is nested too deep', `${'['.repeat(65)}${']'.repeat(65)}`],
+])('a text with this fault has no hash: %s', (_name, text) => {
   expect(pinHash('tool', text)).toBeUndefined();
   expect(pinHash('tool', Buffer.from([0x22, 0xff, 0x22]))).toBeUndefined();
 });

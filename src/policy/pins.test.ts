@@ -355,7 +355,7 @@ describe('a server that changes a definition', () => {
   ];
 
   test.each(parts)(
-    'X11 any field of a %s changed (seed %i): all of %i are caught before a call',
+    'X11 kind %s, any field changed (seed %i): all of %i changes are caught before a call',
     (kind, seed, count) => {
       const random = seededRandom(seed);
       const original = keyed(kind, JSON.stringify(samples[kind]));
@@ -383,7 +383,7 @@ describe('a server that changes a definition', () => {
     },
   );
 
-  test.each(parts)('X11 a %s in other spellings (seed %i): none of %i raises an alarm', (kind, seed, count) => {
+  test.each(parts)('X11 kind %s in other spellings (seed %i): none of %i raises an alarm', (kind, seed, count) => {
     const random = seededRandom(seed);
     const alarms: string[] = [];
     const pins = new Pins({ store: memoryPinStore(), kind });

@@ -39,7 +39,7 @@ const tools = [
   ['read-only and idempotent', { isReadOnly: true, isIdempotent: true }],
 ] as const;
 
-describe('K4 a connection that breaks', () => {
+describe('K4 a call whose connection breaks', () => {
   const table = phases.flatMap((phase) =>
     tools.flatMap(([tool, hints]) =>
       [true, false].map((isTrusted) => {
@@ -48,7 +48,7 @@ describe('K4 a connection that breaks', () => {
       }),
     ),
   );
-  test.each(table)('%s, %s, %s: sent again %s', (phase, _tool, _trust, may, hints) => {
+  test.each(table)('phase %s, %s tool, annotations %s: sent again %s', (phase, _tool, _trust, may, hints) => {
     const error = failure('transport', phase, executionOf(phase));
     expect(ask(error, traits(hints))).toBe(may);
     const told = toOutcome(error, traits(hints));
@@ -99,7 +99,7 @@ describe('nothing is sent again', () => {
     expect(ask(failure('cancelled', 'written', 'uncertain'), readOnly)).toBe(false);
   });
 
-  test('before the time the server asked for', () => {
+  test('before the time that the server asked for', () => {
     const error = new HostError('transport', 'x', { execution: 'not_executed', retryAfterMs: 500 });
     expect(ask(error, readOnly)).toBe(false);
   });
@@ -108,7 +108,7 @@ describe('nothing is sent again', () => {
     (Object.keys(ERRORS) as ErrorCode[]).filter(
       (code) => !['connect_failed', 'transport', 'protocol_error'].includes(code),
     ),
-  )('because of %s, sent or not', (code) => {
+  )('after the error %s, whether the call was sent or not', (code) => {
     expect(phases.map((phase) => ask(failure(code, phase, executionOf(phase)), readOnly))).not.toContain(true);
   });
 

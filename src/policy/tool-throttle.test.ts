@@ -104,7 +104,7 @@ describe('no other caller is throttled:', () => {
 describe('what counts as a rejection', () => {
   test.each([
     ['invalid params of the server', failure('protocol_error', { rpcCode: -32602 })],
-    ['the same as invalid arguments', failure('invalid_arguments', { rpcCode: -32602 })],
+    ['invalid params of the server, as the error invalid_arguments', failure('invalid_arguments', { rpcCode: -32602 })],
     ['an error of the tool', failure('tool_error')],
   ])('%s', async (_name, error) => {
     const { ends, send, times } = setUp();
@@ -116,7 +116,7 @@ describe('what counts as a rejection', () => {
   test.each([
     ['a lost connection', failure('transport', { execution: 'uncertain' })],
     ['a timeout', failure('timeout')],
-    ['a refusal of our own', failure('invalid_arguments')],
+    ['a refusal of the host', failure('invalid_arguments')],
     ['an open breaker', failure('circuit_open')],
     ['a cancelled call', failure('cancelled')],
     ['another error of the server', failure('protocol_error', { rpcCode: -32603 })],

@@ -62,11 +62,7 @@ describe('not wording', () => {
     ],
     ['a description that is no text', tool({ description: 'x' }), tool({ description: { type: 'string' } })],
     ['the title of annotations', tool({}, { annotations: { title: 'a' } }), tool({}, { annotations: { title: 'b' } })],
-    [
-      'a text in a member that we do not know',
-      tool({ 'x-ui': { description: 'a' } }),
-      tool({ 'x-ui': { description: 'b' } }),
-    ],
+    ['a text in an unknown member', tool({ 'x-ui': { description: 'a' } }), tool({ 'x-ui': { description: 'b' } })],
     ['a text within a default', tool({ default: { description: 'a' } }), tool({ default: { description: 'b' } })],
     [
       'an example that a reference uses',
