@@ -248,10 +248,14 @@ describe('D-19 lists', () => {
 
   test.each([
     ['items', 'too_many_items', { tools: Array.from({ length: 10_001 }, () => ({})) }],
-    ['a tool', 'item_too_large', { tools: [{ name: 'x'.repeat(256 * 1024) }] }],
-    ['all tools', 'list_too_large', { tools: Array.from({ length: 33 }, () => ({ name: 'x'.repeat(128 * 1024) })) }],
-    ['a cursor', 'cursor_too_long', { tools: [], nextCursor: 'x'.repeat(5_000) }],
-  ])('with too many of %s are an error', async (_what, reason, result) => {
+    ['the bytes of a tool', 'item_too_large', { tools: [{ name: 'x'.repeat(256 * 1024) }] }],
+    [
+      'the bytes of all tools',
+      'list_too_large',
+      { tools: Array.from({ length: 33 }, () => ({ name: 'x'.repeat(128 * 1024) })) },
+    ],
+    ['the length of a cursor', 'cursor_too_long', { tools: [], nextCursor: 'x'.repeat(5_000) }],
+  ])('beyond the limit of %s are an error', async (_what, reason, result) => {
     const { session, until } = await open('legacy', false, () => ({ result }));
     await expect(session.list('tools/list', until())).rejects.toMatchObject({
       code: 'protocol_error',

@@ -23,7 +23,7 @@ export interface RecoverContext {
 /** Facts about the tokens of a server, for status and `why`. Never contains a secret. Times are ISO 8601. */
 export interface AuthDescription {
   /**
-   * `none`: no login yet. `pending`: a login has begun and waits for the user. `granted`: a token exists. `step_up`: a call needs more scopes.
+   * `none`: no login yet. `pending`: a login waits for the user. `granted`: a token exists. `step_up`: a call needs more scopes.
    * `dead`: the grant has ended. `locked`: the store cannot be opened.
    */
   readonly state: 'none' | 'pending' | 'granted' | 'refreshing' | 'step_up' | 'dead' | 'locked';

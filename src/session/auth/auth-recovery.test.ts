@@ -108,7 +108,7 @@ describe('the account at the server', () => {
     ['', undefined],
     [7, undefined],
     [undefined, undefined],
-  ])('%j: %s', (said, identity) => {
+  ])('%j is shown as %s', (said, identity) => {
     const { provider, recovery } = setup();
     expect(recovery.identity()).toBeUndefined();
     provider.identity = () => said as string;
@@ -201,7 +201,7 @@ describe('no storm of recoveries', () => {
       },
     ],
     ['claims success and has the same token', () => Promise.resolve(true)],
-  ])('D-38 after a recovery that %s the token is not tried again before a pause', async (_how, onRecover) => {
+  ])('D-38 after a recovery that %s, the token is not tried again before a pause', async (_how, onRecover) => {
     const { provider, ask, clock } = setup(one, { pauseMs: 1_000 });
     provider.onRecover = onRecover;
     expect(await ask(one)).toBe('refused');
@@ -437,7 +437,7 @@ describe('the tokens of a provider', () => {
   test.each([
     ['returns nothing', () => undefined, [{ code: 'invalid_spec', details: { server: 's', field: 'onChanged' } }]],
     ['throws', () => fail('not logged in'), [{ message: 'not logged in' }]],
-    ['returns what throws', () => () => fail('gone'), [{ message: 'gone' }]],
+    ['returns a function that throws', () => () => fail('gone'), [{ message: 'gone' }]],
   ])('a provider whose onChanged %s is reported, used like any other, and released', (_what, onChanged, told) => {
     const provider = new FakeAuthProvider(one);
     provider.onChanged = onChanged as unknown as FakeAuthProvider['onChanged'];

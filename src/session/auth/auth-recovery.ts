@@ -67,7 +67,7 @@ export class AuthRecovery implements TokenSource {
   readonly #options: AuthRecoveryOptions;
   readonly #clock: Clock;
   readonly #provider: AuthProvider;
-  /** By `kindOf`. `#endedAtMs`: when the last attempt ended; a pause follows. */
+  /** Running attempts, and the end of the last attempt, which begins a pause. Both by `kindOf`. */
   readonly #attempts = new Map<string, Attempt>();
   readonly #endedAtMs = new Map<string, number>();
   readonly #listeners = new Set<() => void>();

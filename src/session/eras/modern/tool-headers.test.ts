@@ -43,13 +43,21 @@ test.each([
   ['the root', { [key]: 'A' }, 'at the root is not on a property that every call can have'],
   ['a branch', { anyOf: [{}, { properties: { a: text('A') } }] }, 'at anyOf.a is not on a property'],
   ['a schema by name', { $defs: { one: { properties: { a: text('A') } } } }, 'at $defs.a is not on a property'],
-  ['what may not be', { properties: { a: { not: text('A') } } }, 'at a.not is not on a property'],
-  ['no name', { properties: { a: text('a b') } }, 'at a is not a header name'],
-  ['no text', { properties: { a: text(1) } }, 'at a is not a header name'],
-  ['a number', { properties: { a: { ...text('A'), type: 'number' } } }, 'at a is not on a string'],
-  ['several types', { properties: { a: { ...text('A'), type: ['string'] } } }, 'at a is not on a string'],
-  ['the same header twice', { properties: { a: text('A'), b: text('a') } }, 'at b repeats the header a'],
-])('an annotation on %s makes the tool unusable, and the reason names its place', (_what, schema, reason) => {
+  ['a schema below not', { properties: { a: { not: text('A') } } }, 'at a.not is not on a property'],
+  ['a text that is not a header name', { properties: { a: text('a b') } }, 'at a is not a header name'],
+  ['a value that is not a text', { properties: { a: text(1) } }, 'at a is not a header name'],
+  ['a property of type number', { properties: { a: { ...text('A'), type: 'number' } } }, 'at a is not on a string'],
+  [
+    'a property with a list of types',
+    { properties: { a: { ...text('A'), type: ['string'] } } },
+    'at a is not on a string',
+  ],
+  [
+    'a second property with the same header',
+    { properties: { a: text('A'), b: text('a') } },
+    'at b repeats the header a',
+  ],
+])('a forbidden annotation makes the tool unusable, and the reason names its place: %s', (_what, schema, reason) => {
   expect(scan({ type: 'object', ...schema })).toEqual({ ok: false, reason: expect.stringContaining(reason) });
 });
 
