@@ -85,7 +85,7 @@ describe('editMembers', () => {
       '{}',
     ],
     [
-      'takes out, replaces and adds',
+      'removes, replaces and adds in one call',
       '{"a":1,"b":2,"c":3,"d":4}',
       [
         ['b', undefined],
@@ -98,7 +98,7 @@ describe('editMembers', () => {
     ['does not replace a duplicate member', '{"a":1,"a":3}', [['a', '0']], undefined],
     ['finds a key with escapes', '{"\\u0061":1}', [['a', '0']], '{"\\u0061":0}'],
     ['leaves nested members alone', '{"x":{"a":1}}', [['a', undefined]], '{"x":{"a":1}}'],
-    ['takes objects only', '[1]', [['a', '0']], undefined],
+    ['refuses a text that is not an object', '[1]', [['a', '0']], undefined],
   ])('%s', (_title, text, edits, expected) => {
     expect(edit(text, edits)).toBe(expected);
   });

@@ -80,7 +80,7 @@ describe('params of a scanned request', () => {
     ['params with too many members', `{"a":1,${Array.from({ length: LIMITS.members }, (_, i) => `"k${i}":0`).join()}}`],
     ['params that are no object', '[1]'],
     ['large params', `{"a":"${'x'.repeat(70_000)}"}`],
-  ])('%s', (_name, text) => {
+  ])('are looked up as in the params alone: %s', (_name, text) => {
     const params = scanned(text).payload() as Buffer;
     expect(lookups(params)).toEqual(lookups(Buffer.from(text)));
   });

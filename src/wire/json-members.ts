@@ -20,7 +20,7 @@ export interface Span {
 
 /** Positions of the members of an object, four numbers each: key start, key end, value start, value end. */
 type Positions = number[];
-/** One member more is recorded, to show that there are too many. */
+/** Recording stops after one member more than this, which shows that there are too many. */
 const positionsMax = 4 * LIMITS.members;
 
 // Hoisted visitors: a closure would be allocated for every client request.

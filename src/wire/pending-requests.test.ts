@@ -61,12 +61,12 @@ test('requests past their deadline are split by whether they were sent, with the
 });
 
 test.each([
-  ['a call that was sent', 'tools/call', 'written', {}, true],
-  ['a call that is being written', 'tools/call', 'writing', {}, true],
-  ['a call that was not sent', 'tools/call', 'queued', {}, false],
-  ['a ping', 'ping', 'written', {}, false],
-  ['a request that stays open', 'subscriptions/listen', 'written', { isLongLived: true }, false],
-] as const)('%s: whether the server is at work', (_what, method, phase, options, isAtWork) => {
+  ['a call that was sent', true, 'tools/call', 'written', {}],
+  ['a call that is being written', true, 'tools/call', 'writing', {}],
+  ['a call that was not sent', false, 'tools/call', 'queued', {}],
+  ['a ping', false, 'ping', 'written', {}],
+  ['a request that stays open', false, 'subscriptions/listen', 'written', { isLongLived: true }],
+] as const)('with %s the server is at work: %s', (_what, isAtWork, method, phase, options) => {
   const table = new PendingRequests();
   const frame = requestFrame(1, method, '{}', undefined);
   frame.phase = phase;
