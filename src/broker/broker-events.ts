@@ -11,7 +11,7 @@ export type BrokerEvent =
   | { readonly kind: 'nats_lost'; readonly error: HostError }
   | { readonly kind: 'nats_restored' }
   | { readonly kind: 'denied'; readonly worker: string; readonly server: string | undefined; readonly tool: string }
-  /** The role of the worker may use nothing. Reported once for each role, and again if the role could use something meanwhile. */
+  /** The role of the worker may use nothing. Reported once for each role, and once more if the role could use something in between. */
   | {
       readonly kind: 'unlisted_role';
       readonly worker: string;

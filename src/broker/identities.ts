@@ -18,7 +18,7 @@ export class Identities {
   readonly #listeners = new Set<() => void>();
   #byDigest: ReadonlyMap<string, KeyEntry> = new Map();
   #byWorker: Rows = new Map();
-  /** The entry that last named each worker without a mistake. A name whose key has a mistake now keeps it. */
+  /** The entry that last named each worker without a mistake. A worker whose key has a mistake now keeps its earlier entry. */
   #owners: ReadonlyMap<string, KeyEntry> = new Map();
   #refused: ReadonlySet<string> = new Set();
   #cancelExpiry: Cancel = () => {};

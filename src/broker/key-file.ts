@@ -9,7 +9,7 @@ const keyBytesMax = 4_096;
 /** Permission bits of the group and of other users. */
 const ofOthers = 0o077;
 
-/** `field`: where the file was named. */
+/** `field`: the option or setting that named the file. */
 export function readKeyFile(file: string, field: '--key-file' | 'keyFile' | 'broker.keyFile'): string {
   const unusable = (what: string, hint = 'write the key into it, and nothing else', cause?: unknown): HostError =>
     new HostError('invalid_spec', `the key file ${file} ${what}`, {

@@ -137,7 +137,7 @@ test('an error is remembered, unless the call did not run', async () => {
   expect(rig.executed).toHaveLength(2);
 });
 
-test('at the bound new keys are refused, and none is forgotten', async () => {
+test('at the bound new keys are refused, and no earlier key is forgotten', async () => {
   const rig = new Rig();
   const change = {
     worker: '_p1',

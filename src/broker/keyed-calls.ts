@@ -21,7 +21,7 @@ import { cancelled, tooLarge, uncertain } from './service/call-errors.js';
 import { CallRunner } from './service/call-runner.js';
 import type { CallTask } from './service/running-call.js';
 
-/** Each principal has bounds of its own, as a worker has. Names of workers begin with a letter or digit. */
+/** A principal takes the place of a worker and has bounds of its own. No name of a worker begins with `_`. */
 const idOf = (principal: string, key: string): CallId => ({
   ...{ worker: `_${principal}`, epoch: '0', key: hash('sha256', key, 'base64url') },
 });

@@ -42,7 +42,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     expect(refusal('w2')).toBeUndefined();
   });
 
-  test('replies that wait for room count as well, until they are woken or their time is over', async () => {
+  test('replies that wait for room count as well, until they are woken or their deadline passes', async () => {
     const { clock, bounds, hold, refusal } = make();
     hold('w1', 17, 64 * MiB - 2);
     const first = bounds.room('w1', 1, clock.nowMs() + 100);
@@ -84,7 +84,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     expect(refusal('w7')).toMatchObject({ reason: 'all_replies' });
   });
 
-  test('25,000 keys of callers of one worker, 100,000 of all, and their bytes', () => {
+  test("25,000 callers' keys of one worker, 100,000 of all workers, and the bytes of their replies", () => {
     const { hold, refusal } = make();
     const { callersKeysPerWorker, callersKeyBytesPerWorker } = brokerLimits;
     hold('w1', callersKeysPerWorker - 1, 0, true);

@@ -31,7 +31,7 @@ interface Held {
 
 export type RowClass = 'calls' | 'keys';
 
-/** Time until the first row of this worker, or of all, expires by itself. */
+/** Time until the first row of this worker, or of all workers, expires by itself. */
 export type FirstExpiry = (kind: RowClass, worker?: string) => number;
 
 const perWorker = {
@@ -39,9 +39,9 @@ const perWorker = {
   keys: { rows: brokerLimits.callersKeysPerWorker, bytes: brokerLimits.callersKeyBytesPerWorker },
 };
 
-/** A worker that reads takes its replies within this time. */
+/** A worker that reads its replies acknowledges them within this time. */
 const ackMs = 1_000;
-/** If the rows of a worker do not change for this long, it is taken to have ended: its replies will stay until they expire. */
+/** If the rows of a worker do not change for this long, the worker is taken to have ended: its replies stay until they expire. */
 const leftMs = 5_000;
 /** A store that is full is tried again after this time. */
 const retryMs = 250;
@@ -189,7 +189,7 @@ export class CallBounds {
   }
 
   #forgetEmpty(worker: string, kind: RowClass, { rows, bytes, waitingBytes }: Held): void {
-    // Rows alone do not decide: while a reply of the worker waits, its entry must stay.
+    // The entry stays while a reply of the worker waits for room, even if the worker has no rows.
     if (rows <= 0 && bytes <= 0 && waitingBytes === 0) this.#byWorker[kind].delete(worker);
   }
 

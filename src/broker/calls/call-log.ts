@@ -72,7 +72,7 @@ export interface CallLog {
   readonly owner: string;
   /** Why a new call of this worker cannot be accepted now; undefined if it can. After its `retryAfterMs` there should be room. */
   refusal(worker: string, isCallersKey: boolean): HostError | undefined;
-  /** Inserts the row, or returns the row that has the key already. A row in the state `running` has one attempt. */
+  /** Inserts the row, or returns the row that has the key already. A new row in the state `running` counts as one attempt. */
   receive(call: NewCall): Promise<Received>;
   /**
    * If the row still has this version: sets the state to `running` and this host as the owner, and counts one more attempt. Otherwise
@@ -87,9 +87,9 @@ export interface CallLog {
   finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
   find(id: CallId): Promise<CallRow | undefined>;
   /**
-   * The worker has the reply. Not durable: after a crash the log may have the reply again. A row with a caller's key is removed
-   * only if its state is `refused`, because the call did not run. A log of several hosts does that after the deadline, when no host has a
-   * copy of the call.
+   * The worker has the reply. Not durable: after a crash the log may have the reply again. A row with a caller's key is removed only if its
+   * state is `refused`, because the call did not run. A log that several hosts share removes rows only after the deadline, when no host can
+   * still have a copy of the request.
    */
   acknowledge(id: CallId): void;
   /**

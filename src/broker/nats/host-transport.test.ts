@@ -9,7 +9,7 @@ import { type NatsConnection, type NatsMessage, TurnBatch } from './nats-client.
 
 const MiB = 1024 * 1024;
 
-/** Hands over what a worker says on its subjects. */
+/** Delivers the messages of a worker on its subjects. */
 class FakeNats {
   readonly callbacks = new Map<string, (error: null, message: NatsMessage) => void>();
   reconnects = 0;
@@ -225,7 +225,7 @@ test('a worker that asks for manifests faster than nats-server takes them gets n
   await turn();
   expect([counts(), flushes.length]).toEqual([[most, most], 1]);
   askManifest('w1', 's9');
-  // What must not be dropped is sent, and another worker has its own room.
+  // A message that must not be dropped is sent, and another worker has its own bound.
   call('k1');
   askManifest('w2', 's1');
   await turn();

@@ -38,10 +38,10 @@ export interface HostTransportOptions {
 }
 
 const tickMs = 1_000;
-/** A process that stood still for this time (suspended, swapped out) may have old requests in its socket. */
+/** A process that did not run for this time (suspended, swapped out) may have old requests in its socket. */
 const pauseMs = 20_000;
 const stopMs = 3_000;
-/** Another host admits a worker within this time. A worker waits a second for an answer. */
+/** An unknown worker is refused after this time, in which another host may admit it. A worker waits a second for an answer. */
 const refusalMs = 300;
 /** A worker repeats a call without an answer after this time. Its earlier copy must not be served then: the row may already be removed. */
 const heldMs = 5_000;
@@ -111,7 +111,7 @@ export class HostTransport implements WorkerTransport {
   async stop(): Promise<void> {
     for (const each of this.#subscriptions) if (each.from === 'intake') each.unsubscribe();
     const { clock, intake } = this.options;
-    // After the answer to the flush, every call that the server sent before it read the unsubscribe has been read.
+    // When the flush is answered, this host has read every call that nats-server sent before it handled the unsubscribe.
     await Promise.race([intake.flush().catch(() => {}), sleep(clock, stopMs)]);
   }
 
@@ -146,7 +146,10 @@ export class HostTransport implements WorkerTransport {
     }
   }
 
-  /** All hosts answer a hello, and the first answer counts. So a host that does not have a new key yet lets the others answer first. */
+  /**
+   * All hosts answer a hello, and the worker uses the first answer. So a host that does not have a new key yet lets the others answer
+   * first.
+   */
   #hearLater(hello: NatsMessage): void {
     const { clock } = this.options;
     const { subject } = hello;
@@ -187,7 +190,7 @@ export class HostTransport implements WorkerTransport {
     });
   }
 
-  /** Uses the connection over which the log writes, so that one write to the socket has the messages of both. */
+  /** Uses the connection over which the log writes, so that one write to the socket has the messages of log and transport. */
   #publish(subject: string | undefined, message: HostMessage): boolean {
     const { batch, connection } = this.options;
     if (!subject || connection.isClosed()) return false;
@@ -202,7 +205,7 @@ export class HostTransport implements WorkerTransport {
     const { connection, onProblem, store } = this.options;
     const messages = this.#outbox.get(subject) ?? [];
     this.#outbox.delete(subject);
-    // The signed sequence is added here. That of the last receipt covers the rows of all receipts, and a signature costs as much as a message.
+    // Only the last receipt gets the signed sequence, which covers the rows of all receipts: a signature costs as much as a message.
     const last = messages.findLast(({ op }) => op === 'receipt');
     try {
       const encoded = messages.map((each) =>
@@ -225,8 +228,8 @@ export class HostTransport implements WorkerTransport {
   }
 
   /**
-   * Rows are removed a minute after the deadline of their calls. A request that was in the socket of a process which stood still, or of a
-   * machine that slept (which only wall time shows), may be older than that. A new connection has none of them.
+   * Rows are removed a minute after the deadline of their calls. After a pause of the process, or a sleep of the machine (which only wall
+   * time shows), the socket may have requests that are older than that. A new connection has no old requests.
    */
   #isPaused(): boolean {
     const { intake, onProblem } = this.options;

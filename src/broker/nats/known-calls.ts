@@ -32,7 +32,9 @@ const uncountedMax = 4_096;
 
 export class KnownCalls {
   readonly #calls = new FreshMap<string, KnownCall>();
-  /** Replies to workers at their bound, which this host did not receive. Their rows are removed when acknowledged, too. */
+  /**
+   * Replies to calls that another host received, for workers at their bound. The rows of these replies are removed when acknowledged, too.
+   */
   readonly #uncounted = new Map<string, KnownCall>();
   readonly bounds: CallBounds;
   /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
@@ -57,7 +59,7 @@ export class KnownCalls {
     return this.#add(this.#made(id, bucket, deadlineMs));
   }
 
-  /** The row was not created, was removed, or belongs to another host. */
+  /** Call it if the row was not created, was removed, or belongs to another host. */
   forget(known: KnownCall): void {
     if (this.#calls.get(known.rowKey) !== known) return;
     this.#calls.delete(known.rowKey);
@@ -87,7 +89,7 @@ export class KnownCalls {
     setBounded(this.#uncounted, made.rowKey, { ...made, isFinished: true, replyBytes }, uncountedMax);
   }
 
-  /** Returns undefined if nothing is to be removed: no outcome is known, or it is that of a caller's key that was not refused. */
+  /** Returns undefined if the row stays: no outcome is known, or a caller chose the key and the call was not refused. */
   acknowledge(key: string): KnownCall | undefined {
     const known = this.#calls.get(key) ?? this.#uncounted.get(key);
     const isKept = known?.bucket === keysBucket && known.row?.state !== 'refused';

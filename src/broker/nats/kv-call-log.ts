@@ -24,7 +24,7 @@ const inlineBytes = 64 * 1024;
 const staysBytes = 512;
 const removalsAtOnce = 32;
 const removalStepMs = 1_000;
-/** For this long another host may have a copy of the request. */
+/** Time after the deadline of a call in which another host may still have a copy of its request. */
 const afterDeadlineMs = 60_000;
 
 export class KvCallLog implements CallLog {
@@ -88,7 +88,7 @@ export class KvCallLog implements CallLog {
     const { owner, storeId } = this;
     const key = keyOf(id);
     const known = this.#known.get(key);
-    // In another store than the row was written in, another host may have begun the call since.
+    // If the row was written to another store, another host may have begun the call since.
     const isCurrent = known?.seq === version && known.row?.storeId === this.storeId;
     const found = (isCurrent ? openRow(known) : undefined) ?? (await this.#locate(key));
     if (!found || isRemoved(found)) return undefined;
@@ -213,10 +213,12 @@ export class KvCallLog implements CallLog {
     return visible(row, seq, reply);
   }
 
-  /** For a call that another host received, and whose outcome this host has read or written: its worker acknowledges it here. */
+  /**
+   * Counts the reply to a call that another host received. This host has read or written its outcome, so the worker acknowledges it here.
+   */
   #adopt(id: CallId, { bucket, row, seq }: FoundRow): void {
     if (bucket !== callsBucket || !hasOutcome(row) || !(row.inline || row.body)) return;
-    // A row with an earlier store id is in this store too. With that id, `acknowledge` would ignore it.
+    // This store has the row, even if the row names an earlier store id. With that id, `acknowledge` would ignore the row.
     this.#known.adopt(id, { ...row, storeId: this.storeId }, seq);
   }
 

@@ -65,7 +65,7 @@ function readRow(bytes: Buffer): StoredRow {
   }
 }
 
-/** The sequence of the row; `conflict`: another version of the row is stored, or the store has another id than that of the row. */
+/** The sequence of the row; `conflict`: another version of the row is stored, or the row names another store id than that of the store. */
 export type Written = number | 'conflict';
 
 export interface FoundRow {
@@ -79,7 +79,7 @@ const bodyMs = 6_000;
 const retryMs = 100;
 /** A write whose result is not known after this time is given up. */
 export const writeMs = 10_000;
-/** Longest time in which a new row may be created. */
+/** A new row is not created later than this after the first try. */
 const createMs = 20_000;
 /** In a message of the stream of bodies: the write that made it. */
 const writeHeader = 'Nats-Msg-Id';
@@ -162,7 +162,7 @@ export class KvStore {
     this.#isClosed = true;
   }
 
-  /** A result that is not known is read back, and rejects if that fails too. */
+  /** If the result is not known, the row is read back. Rejects if that fails too. */
   async #writeOnce(bucket: Bucket, key: string, row: StoredRow, expected: number): Promise<Written> {
     const { id } = this;
     const { losses } = id;
@@ -212,14 +212,14 @@ export class KvStore {
     }
   }
 
-  /** Undefined: it was removed. If the stream was deleted and made again, its sequence may be that of a reply to another call. */
+  /** Undefined: the reply was removed. If the stream was deleted and made again, the sequence may be that of a reply to another call. */
   async readBody({ body, write }: Pick<StoredRow, 'body' | 'write'>): Promise<Buffer | undefined> {
     if (!body) return undefined;
     const message = await this.streams.jsm.direct.getMessage(bodiesStream, { seq: body.seq }).catch(unlessMissing);
     return message?.header.get(writeHeader) === write ? bufferOf(message.data) : undefined;
   }
 
-  /** By the key of its row: its sequence may be that of a reply to another call. */
+  /** Removes the reply by the key of its row, because the sequence may be that of a reply to another call. */
   async removeBody(key: string): Promise<void> {
     await this.streams.jsm.streams.purge(bodiesStream, { filter: bodySubject(key) }).catch(unlessMissing);
   }

@@ -4,7 +4,8 @@
  *
  * Invariants: everything that a worker sends is below `hostler.in.<worker>.<epoch>`, and everything that it receives below
  * `hostler.out.<worker>.<epoch>`: its account imports these two and nothing else. A later worker of the same name has another epoch, so a
- * revoked worker receives nothing of it, also while nats-server still has the old configuration. No two names have the same token.
+ * revoked worker receives nothing that is sent to the later one, also while nats-server still has the old configuration. No two names have
+ * the same token.
  */
 import type { WorkerMessage } from '../protocol/messages.js';
 

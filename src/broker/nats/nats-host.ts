@@ -36,7 +36,10 @@ export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
 const aliveMs = 1_000;
 /** Another host may need this long to reconnect after a restart of nats-server. */
 const reconnectMs = 1_500;
-/** How long a host is remembered as gone: a worker asks about its calls first, and then sends each of them again. */
+/**
+ * How long a host is remembered as gone. A worker first asks about its calls and then sends each of them again, so the question comes
+ * often.
+ */
 const goneMs = 10_000;
 const thereMs = 1_000;
 const ownersMax = 1_000;
@@ -44,7 +47,7 @@ const closeMs = 2_000;
 const startMs = 30_000;
 const startRetryMs = 250;
 
-/** nats-server may be starting too, or restart meanwhile. */
+/** Tries again for `startMs`, because nats-server may be starting too. */
 export async function openNatsHost(options: NatsHostOptions): Promise<Engine> {
   const { clock, onEvent, waitMs = startMs } = options;
   const untilMs = clock.nowMs() + waitMs;

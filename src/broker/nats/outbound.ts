@@ -6,13 +6,13 @@
 import { brokerLimits } from '../protocol/limits.js';
 import type { HostMessage } from '../protocol/messages.js';
 
-/** The replies of one worker that are in the log have at most as many bytes, so they always have room. */
+/** Bytes of one worker: as many as the log may have of its replies, so these always have room. */
 const outboundOfWorkerMax = brokerLimits.replyBytesPerWorker;
 /** After this many bytes nats-server is asked whether it has taken them. */
 const flushBytes = 1024 * 1024;
 
 export class Outbound {
-  /** By worker: bytes that come before the flush that waits for its answer, and bytes after it. */
+  /** By worker: bytes published before the flush that waits for its answer, and bytes published after it. */
   #flushed = new Map<string, number>();
   #next = new Map<string, number>();
   #nextBytes = 0;
@@ -34,7 +34,7 @@ export class Outbound {
     return true;
   }
 
-  /** Messages were published. */
+  /** Call it after messages were published. */
   published(): void {
     if (this.#isFlushing || this.#nextBytes < flushBytes) return;
     this.#isFlushing = true;
@@ -44,7 +44,7 @@ export class Outbound {
       this.#flushed = new Map();
       this.published();
     };
-    // After the other messages of this turn. A connection that is lost gives up the flush.
+    // Flushes after the other messages of this turn. If the connection is lost, the flush rejects.
     Promise.resolve().then(this.flush).then(flushed, flushed);
   }
 }

@@ -3,7 +3,7 @@
  * Each worker has its own account, which imports its own subjects. Permissions in one account are not enough: a client chooses the
  * reply subject of its requests, so it could direct a reply to any subject, e.g. to the JetStream API that purges a stream.
  * Many workers that reconnect at once on a busy machine need more than the 2 s that nats-server gives them to authenticate.
- * nats-server 2.9 must reload this configuration twice: the requests of an account that a reload adds go nowhere until the next reload.
+ * nats-server 2.9 must reload this configuration twice: the requests of an account that a reload adds reach no host until the next reload.
  *
  * Invariant: the configuration contains public keys only, and no secret.
  */

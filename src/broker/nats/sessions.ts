@@ -55,7 +55,7 @@ export class Sessions {
     return session;
   }
 
-  /** The session said hello. */
+  /** Call it when the session said hello. */
   connected(session: NatsSession, connection: string): void {
     if (session.connection === connection) return;
     if (session.connection !== undefined) this.options.handlers.left(session, 'replaced');
@@ -63,7 +63,7 @@ export class Sessions {
     this.options.handlers.connected(session);
   }
 
-  /** A connection of the session is closed; the session may have a newer one. */
+  /** Call it when a connection of the session is closed. The session may have a newer one. */
   left(session: NatsSession, connection: string): void {
     if (session.connection === connection) this.drop(session, 'closed');
   }

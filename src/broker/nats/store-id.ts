@@ -3,7 +3,7 @@
  * that time has changed, the stream was deleted and created again, and the keys of earlier calls are lost.
  *
  * Invariant: a store that lost acknowledged writes (wiped, an older copy, a restored backup) gets another id before anything else is read
- * or written. So all operations wait for a check of the id after each reconnect, and when a sequence goes back.
+ * or written. So all operations wait for a check of the id after each reconnect, and when a sequence is lower than one seen before.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { sleep } from '../../kernel/clock.js';
@@ -25,14 +25,14 @@ import type { Streams } from './streams.js';
 const retryMs = 100;
 /** Number of failed checks over one connection after which the failure is reported. */
 const failuresBeforeReport = 20;
-/** The row must be younger than the age limit of its bucket. */
+/** The row is written again this often, because it must stay younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
 
 export class StoreId {
   #id = '';
   /**
-   * The text of the row: the id, random bytes, and the time of the stream of keys. Known to hosts only, and new with each id: a worker cannot
-   * invent a token, and a token of another store id is not valid.
+   * The text of the row: the id, random bytes, and the time of the stream of keys. It signs the tokens of `seenToken`. Only hosts know it,
+   * so a worker cannot invent a token; it is new with each id, so a token of another store id is not valid.
    */
   #value = '';
   /** Highest sequences that this host, another host or a worker has seen. */
@@ -107,7 +107,7 @@ export class StoreId {
     const { clock, onProblem, connection } = this.options;
     for (let [failures, losses] = [0, this.#losses]; !connection.isClosed(); failures++) {
       await this.#online.promise;
-      // A lost connection is reported by itself.
+      // A lost connection is reported separately.
       if (losses !== this.#losses) [failures, losses] = [0, this.#losses];
       try {
         return await Promise.race([this.#check(), this.#lost.promise]);
@@ -166,7 +166,7 @@ export class StoreId {
     };
     clock.at(clock.nowMs() + refreshMs, () => {
       if (connection.isClosed()) return;
-      // A lost connection is reported by itself, and the next four refreshes come before the row is too old.
+      // A lost connection is reported separately, and the next four refreshes come before the row is too old.
       refresh().catch((error) => {
         if (codeOf(error) === noStream) this.check();
       });

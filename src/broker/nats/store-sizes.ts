@@ -82,7 +82,7 @@ export class StoreSizes {
 
   async #look(size: StoreSize, nowMs: number): Promise<void> {
     const { state, config, ts } = await this.info(size.stream);
-    // All times are of the server. Before 2.10 it does not tell its time; the time of the last entry, which is used then, is earlier.
+    // All times are those of the server. Before 2.10 its answer has no time; then the time of the last entry is used, which is earlier.
     const ageMs = Date.parse(ts ?? state.last_ts) - Date.parse(state.first_ts);
     if (state.bytes < size.bytes) size.freedAtMs = nowMs;
     Object.assign(size, {

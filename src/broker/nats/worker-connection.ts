@@ -30,7 +30,7 @@ export interface NatsConnectionOptions extends NatsAddress {
 const helloAnswerMs = 1_000;
 /** Time for all hellos of one connection attempt. */
 const admittedMs = 5_000;
-/** A receipt comes when the row is durable. */
+/** A request without an answer for this long is sent again. A receipt comes only when the row is durable. */
 const answerMs = 5_000;
 const closeMs = 2_000;
 

@@ -6,7 +6,7 @@ export const brokerLimits = {
   messageBytes: 4 * MiB,
   /** One reply body. The rest of `messageBytes` is for the envelope. */
   replyBytes: 4 * MiB - 64 * 1024,
-  /** Progress notifications above this are dropped. They are not stored either. */
+  /** Larger progress notifications are dropped. Progress is never stored. */
   progressBytes: 64 * 1024,
   /** Longest time that a call may take, from its first sending on. */
   deadlineMs: 10 * 60_000,

@@ -34,7 +34,7 @@ test('a worker reads a tool with as many levels as a server may send', () => {
   expect(message?.op === 'manifest' && readManifestBody(message.body).tools).toEqual([tool]);
 });
 
-test('a message with more levels is refused', () => {
+test('a message with more levels than a server may send is refused', () => {
   const levels = LIMITS.depth;
   expect(() => read({ op: 'progress', key: 'k', params: Buffer.from(nested(levels + 1)) })).toThrow(
     expect.objectContaining({ code: 'protocol_error' }),

@@ -45,7 +45,10 @@ export const name = text(brokerLimits.nameChars);
 export const revision = text(brokerLimits.revisionChars);
 
 const workerMessages = {
-  /** First message on NATS, sent again every 10 s. `connection`: its id; the session may have a newer one. `seen`: token of a host. */
+  /**
+   * First message on NATS, sent again every 10 s. `connection`: id of the connection that sends it; the session may have a newer one.
+   * `seen`: token of a host.
+   */
   here: { connection: id, seen: optional(text(brokerLimits.seenChars)) },
   bye: { connection: id },
   call: {
@@ -119,8 +122,8 @@ export function writeMessage(message: WorkerMessage | HostMessage): JsonText[] {
 /** Throws a HostError (`invalid_request`) that names the member. */
 export const readWorkerMessage = readerOf<WorkerMessage>(workerMessages, 'invalid_request');
 /**
- * Throws a HostError (`protocol_error`); undefined for an operation that a newer host may send. The message itself does not count as a level:
- * the results and tools in it have as many levels as a server may send.
+ * Throws a HostError (`protocol_error`). Returns undefined for an operation that a newer host may send. The message itself does not count
+ * as a level: the results and tools in it have as many levels as a server may send.
  */
 export const readHostMessage = readerOf<HostMessage | undefined>(hostMessages, 'protocol_error', -1);
 

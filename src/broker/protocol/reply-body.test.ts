@@ -12,7 +12,7 @@ describe('the body of a result', () => {
     ['an era that this version does not know', '{"era":"future","result":{}}'],
     ['an era that is no string', '{"era":1,"result":{}}'],
     ['no era', '{"result":{}}'],
-  ])('with %s is an error, because no caller could be told what it means', (_, text) => {
+  ])('with %s is an error, because the result could not be translated for its caller', (_, text) => {
     const error = { code: 'protocol_error', details: { field: 'era', execution: 'uncertain' } };
     expect(() => readReplyBody(Buffer.from(text))).toThrow(expect.objectContaining(error));
   });

@@ -54,7 +54,7 @@ describe('what a role may use', () => {
     expect(rig.events.map(({ kind }) => kind)).toEqual(['unlisted_role', 'denied']);
   });
 
-  test('AC-X4 a changed role counts when the call begins, and its workers are told of the new manifest', async () => {
+  test('AC-X4 a changed role applies to calls that begin later, and its workers are notified of the new manifest', async () => {
     const rig = new ServiceRig(three, { runningPerWorker: 1 });
     const worker = rig.worker('w1', 'researcher');
     await worker.tools();
@@ -74,7 +74,7 @@ describe('what a role may use', () => {
     expect(rig.host.calls).toHaveLength(1);
   });
 
-  test('a worker whose role is not listed is told so, and the status names the role', async () => {
+  test('a worker whose role is not listed gets a manifest with this reason, and the status names the role', async () => {
     const rig = new ServiceRig(three);
     Object.assign(rig.host, { isUnlistedRole: () => true });
     rig.host.allow(() => false);
@@ -190,7 +190,7 @@ describe('calls', () => {
     expect(rig.service.status()).toMatchObject({ running: 3, waiting: 254 });
   });
 
-  test('D-44 whose arguments would fill the memory are refused before they run, until others of the worker end', async () => {
+  test('D-44 whose arguments would fill the memory are refused before they run, until earlier calls of the worker end', async () => {
     const rig = new ServiceRig(three);
     const ends: (() => void)[] = [];
     rig.host.onCall = () => new Promise((resolve) => void ends.push(() => resolve('{"content":[]}')));
@@ -204,7 +204,7 @@ describe('calls', () => {
     });
     await other.call('k', 'nova_click', {}, { args });
     expect(rig.host.calls).toHaveLength(17);
-    // A key with an outcome needs no memory.
+    // The arguments of a call with an outcome are no longer in memory.
     ends[0]?.();
     await settled();
     await flood.call('again', 'nova_click', {}, { args });
@@ -212,7 +212,7 @@ describe('calls', () => {
     expect(rig.host.calls).toHaveLength(18);
   });
 
-  test('D-44 that must not run are refused too if their arguments would fill the memory, before that is recorded', async () => {
+  test('D-44 that must not run count for the memory of arguments too, until their refusal is recorded', async () => {
     const rig = new ServiceRig(three);
     // A disk that hangs.
     rig.log.receive = () => new Promise(() => {});
@@ -254,7 +254,7 @@ describe('a cancel', () => {
     expect(rig.host.calls).toHaveLength(1);
   });
 
-  test('D-45 that overtakes its call counts for 5 s, and only for that worker', async () => {
+  test('D-45 that overtakes its call is remembered for 5 s, and only for that worker', async () => {
     const rig = new ServiceRig(three);
     const [worker, other] = [rig.worker('w1'), rig.worker('w2')];
     for (const key of ['k1', 'k2', 'k3']) expect(rig.service.cancel(worker, key)).toBe(false);

@@ -39,7 +39,7 @@ export interface BrokerServiceOptions {
   readonly onEvent?: (event: BrokerEvent) => void;
 }
 
-/** A cancel may overtake its call, which comes over another connection. */
+/** How long a cancel is remembered: it may overtake its call, which comes over another connection. */
 const cancelMs = 5_000;
 const cancelsMax = 16_384;
 /** Unlisted roles that the status shows. */
@@ -228,7 +228,7 @@ export class BrokerService implements ServiceHandlers {
     this.#report({ kind: 'disconnected', worker, session, reason });
   }
 
-  /** Sends the outcome of a call, or says where the call stands. */
+  /** Sends the outcome of a call. Otherwise returns why not: the worker does not read, the call runs, or the call must be sent again. */
   async #answer(session: WorkerSession, key: string): Promise<'sent' | 'unread' | 'running' | 'resend'> {
     const { log } = this.#options;
     const id = idOf(session, key);

@@ -52,7 +52,7 @@ export type KnownDecision =
   | 'reply'
   /** Another host has the call. */
   | 'elsewhere'
-  /** Begin the call, even one that must not run, which is refused then: an owner that was only cut off may have begun it meanwhile. */
+  /** Begin the call, even if it must not run: it is refused after the begin, because an owner that was only cut off may begin it too. */
   | 'begin'
   /** Record this outcome in place of the owner that is gone. */
   | 'uncertain';

@@ -49,7 +49,7 @@ describe("no error says `not_executed` for a caller's key when its row", () => {
   });
 });
 
-test('no error says `not_executed` for a call that its host begins after all, because it was only cut off', async () => {
+test('no error says `not_executed` for a call whose earlier host was only cut off, and begins the call after all', async () => {
   const rig = new RunnerRig();
   rig.limit(1, 10);
   rig.send('first');
@@ -71,30 +71,33 @@ test('no error says `not_executed` for a call that its host begins after all, be
 test.each<[string, (rig: RunnerRig) => void]>([
   ['the log is full', (rig) => (rig.log.refusal = () => new HostError('overloaded', 'full'))],
   ['another call has the only slot', (rig) => rig.send('second')],
-])('a call that must not run for a moment does not run without a slot when %s', async (_name, fill) => {
-  const rig = new RunnerRig();
-  rig.limit(1, 10);
-  rig.send('first');
-  rig.send();
-  await settle();
-  expect(await rig.row()).toMatchObject({ state: 'received' });
-  await rig.restart();
-  rig.limit(1, 10);
-  fill(rig);
-  const { begin } = rig.log;
-  rig.log.begin = async (id, version) => {
-    const begun = await begin.call(rig.log, id, version);
-    rig.refusal = undefined;
-    return begun;
-  };
-  await settle();
-  const { length: before } = rig.executed;
-  rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' });
-  const again = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: true } });
-  await settle();
-  expect(rig.executed).toHaveLength(before);
-  expect(again.all).toEqual(['receipt me', 'error denied allowlist']);
-});
+])(
+  'a call that is denied before its begin, and allowed after it, does not run without a slot when %s',
+  async (_name, fill) => {
+    const rig = new RunnerRig();
+    rig.limit(1, 10);
+    rig.send('first');
+    rig.send();
+    await settle();
+    expect(await rig.row()).toMatchObject({ state: 'received' });
+    await rig.restart();
+    rig.limit(1, 10);
+    fill(rig);
+    const { begin } = rig.log;
+    rig.log.begin = async (id, version) => {
+      const begun = await begin.call(rig.log, id, version);
+      rig.refusal = undefined;
+      return begun;
+    };
+    await settle();
+    const { length: before } = rig.executed;
+    rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' });
+    const again = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: true } });
+    await settle();
+    expect(rig.executed).toHaveLength(before);
+    expect(again.all).toEqual(['receipt me', 'error denied allowlist']);
+  },
+);
 
 test('no error says `not_executed` for a call that waited here and that another store may have begun before', async () => {
   const rig = new RunnerRig();

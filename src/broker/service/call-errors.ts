@@ -45,7 +45,7 @@ export const noRole = (): HostError =>
     { reason: 'no_role' },
   );
 
-/** `because`: why the role may use nothing at all. It explains more than that one tool is denied. */
+/** `because`: why the role may use nothing at all. For a named role, the error gives this reason instead of the denial of one tool. */
 export function notAllowed(
   role: string | undefined,
   server: string | undefined,

@@ -30,7 +30,7 @@ describe('a call', () => {
   test.each([
     [1_000, 990],
     [11, 1],
-  ])('with %d ms left gives the server %d', async (leftMs, timeMs) => {
+  ])('with %d ms left gives the server %d ms', async (leftMs, timeMs) => {
     const rig = new RunnerRig();
     rig.send('k1', { deadlineAtMs: rig.clock.nowMs() + leftMs });
     await settle();
@@ -103,11 +103,15 @@ describe('a call', () => {
   });
 });
 
-describe('what changes between the receipt and the begin', () => {
+describe('between the receipt and the begin', () => {
   test.each<[string, (rig: RunnerRig) => void, string]>([
-    ['a role', (rig) => (rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' })), 'denied allowlist'],
+    [
+      'a changed role',
+      (rig) => (rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' })),
+      'denied allowlist',
+    ],
     ['a cancel', (rig) => rig.runner.cancel({ worker: 'w1', epoch: 'e1', key: 'k1' }, 's1'), 'cancelled undefined'],
-    ['the deadline', (rig) => rig.clock.advance(1_000), 'expired undefined'],
+    ['a passed deadline', (rig) => rig.clock.advance(1_000), 'expired undefined'],
   ])('%s keeps the call from running', async (_name, change, error) => {
     const rig = new RunnerRig();
     const { receive } = rig.log;
@@ -124,9 +128,13 @@ describe('what changes between the receipt and the begin', () => {
   });
 
   test.each<[string, (rig: RunnerRig) => void, string]>([
-    ['a role', (rig) => (rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' })), 'denied allowlist'],
+    [
+      'a changed role',
+      (rig) => (rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' })),
+      'denied allowlist',
+    ],
     ['a cancel', (rig) => rig.runner.cancel({ worker: 'w1', epoch: 'e1', key: 'late' }, 's1'), 'cancelled undefined'],
-    ['the deadline', (rig) => rig.clock.advance(1_000), 'expired undefined'],
+    ['a passed deadline', (rig) => rig.clock.advance(1_000), 'expired undefined'],
   ])('%s ends a call that waits for its turn', async (_name, change, error) => {
     const rig = new RunnerRig();
     rig.limit(1, 10);
@@ -206,7 +214,7 @@ describe('a second sending', () => {
 });
 
 describe('after a host died', () => {
-  test('a call that it had not begun is begun by the next one', async () => {
+  test('a call that this host had not begun is begun by the next host', async () => {
     const rig = new RunnerRig();
     rig.limit(1, 10);
     rig.send('first');
@@ -220,7 +228,7 @@ describe('after a host died', () => {
     expect(await rig.row()).toMatchObject({ state: 'done', attempts: 1, owner: rig.log.owner });
   });
 
-  test('a call that it had begun is uncertain', async () => {
+  test('a call that this host had begun is uncertain', async () => {
     const rig = new RunnerRig();
     rig.send();
     await settle();
@@ -310,7 +318,7 @@ describe('after a host died', () => {
   test.each([
     ['an empty store', 'other', false],
     ['a store that lost the row', 'store', true],
-  ])('%s does not run a call in doubt', async (_name, storeId, hasReceipt) => {
+  ])('%s does not run a call that may have run before', async (_name, storeId, hasReceipt) => {
     const rig = new RunnerRig();
     const heard = rig.send('k1', { sentBefore: { storeId, hasReceipt } });
     await settle();
@@ -361,7 +369,7 @@ describe('a call that two sessions wait for', () => {
     expect(rig.executed[0]?.signal.aborted).toBe(false);
   });
 
-  test('ends when both cancel; a cancel before the receipt is answered', async () => {
+  test('ends when both cancel; a session that cancels before its receipt gets a refusal', async () => {
     const rig = new RunnerRig();
     const [one, other] = [rig.send(), rig.send('k1', {}, 's2')];
     expect(rig.runner.cancel(id, 's1')).toBe('left');

@@ -1,4 +1,4 @@
-/** Calls that were sent before and find no room: their rows are read, and the number and the bytes of those that wait for it are bounded. */
+/** Calls that were sent before and find no room: their rows are read. The number and the bytes of calls whose rows are read are bounded. */
 import { expect, test } from 'vitest';
 import { gate, ServiceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
@@ -19,20 +19,17 @@ function fullLog() {
 test.each([
   ['calls', callsPerWorker, '{}'],
   ['bytes', 16, { text: 'x'.repeat(requestBytesPerWorker / 16 - '{"text":""}'.length) }],
-])(
-  'past the bound of %s, a call is refused without a look, and is not said to have not run',
-  async (_, count, args) => {
-    const { rig, found, sentBefore, worker } = fullLog();
-    for (let n = 0; n <= count; n++) await worker.call(`k${n}`, 'run', args, { sentBefore });
-    expect([...worker.refusals.keys()]).toEqual([`k${count}`]);
-    expect(worker.refusals.get(`k${count}`)).toMatchObject({ code: 'overloaded', details: { execution: 'uncertain' } });
-    const other = rig.worker('w2');
-    await other.call('k', 'run', args, { sentBefore });
-    expect(other.answers.size).toBe(0);
-    found.resolve(undefined);
-    await settled();
-    expect([worker.refusals.size, other.refusals.size]).toEqual([count + 1, 1]);
-    await worker.call('later', 'run', args, { sentBefore });
-    expect(worker.refusals.get('later')).toMatchObject({ details: { execution: 'not_executed' } });
-  },
-);
+])('past the bound of %s, a call is refused as `uncertain`, and its row is not read', async (_, count, args) => {
+  const { rig, found, sentBefore, worker } = fullLog();
+  for (let n = 0; n <= count; n++) await worker.call(`k${n}`, 'run', args, { sentBefore });
+  expect([...worker.refusals.keys()]).toEqual([`k${count}`]);
+  expect(worker.refusals.get(`k${count}`)).toMatchObject({ code: 'overloaded', details: { execution: 'uncertain' } });
+  const other = rig.worker('w2');
+  await other.call('k', 'run', args, { sentBefore });
+  expect(other.answers.size).toBe(0);
+  found.resolve(undefined);
+  await settled();
+  expect([worker.refusals.size, other.refusals.size]).toEqual([count + 1, 1]);
+  await worker.call('later', 'run', args, { sentBefore });
+  expect(worker.refusals.get('later')).toMatchObject({ details: { execution: 'not_executed' } });
+});

@@ -44,7 +44,7 @@ test('D-58 a manifest waits for servers that were never listed', async () => {
   expect(worker.revisions()).toHaveLength(1);
 });
 
-test('D-44 a worker that connects a thousand times while servers start is told once', async () => {
+test('D-44 a worker that connects a thousand times while servers start gets one notification', async () => {
   const rig = new ServiceRig({ docs: { capabilities: null } });
   const listing = gate<void>();
   rig.host.listing = listing.promise;
@@ -55,7 +55,7 @@ test('D-44 a worker that connects a thousand times while servers start is told o
   expect(worker.revisions()).toHaveLength(1);
 });
 
-test('D-44 two workers whose sessions have the same id are both told', async () => {
+test('D-44 two workers whose sessions have the same id are both notified', async () => {
   const rig = new ServiceRig({ docs: { capabilities: null } });
   const listing = gate<void>();
   rig.host.listing = listing.promise;
@@ -66,7 +66,7 @@ test('D-44 two workers whose sessions have the same id are both told', async () 
   expect(workers.map((worker) => worker.revisions().length)).toEqual([1, 1]);
 });
 
-test('D-48 a worker that connects is told which manifest is current', async () => {
+test('D-48 a worker that connects gets the revision of the current manifest', async () => {
   const rig = new ServiceRig({ docs: { tools: ['search'] } });
   const worker = rig.worker();
   rig.service.connected(worker);
@@ -74,7 +74,7 @@ test('D-48 a worker that connects is told which manifest is current', async () =
   expect(worker.revisions()).toEqual([revision]);
 });
 
-test('D-48 a manifest that cannot be made is reported as a problem, and is made when it is next asked for', async () => {
+test('D-48 a manifest that cannot be made is reported as a problem, and is made at the next request for it', async () => {
   const rig = new ServiceRig({ docs: { tools: ['search'] } });
   const worker = rig.worker();
   await worker.tools();

@@ -28,7 +28,7 @@ import {
 import type { ServedHost, WorkerIdentity } from './transport.js';
 
 const rolesMax = 1_024;
-/** Servers that start together cause one notification. */
+/** Changes within this time cause one notification, because servers often start together. */
 const gatherMs = 50;
 /** A name that no worker has: the rules depend on the role alone. */
 const anyWorker = '*';

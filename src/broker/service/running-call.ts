@@ -67,7 +67,7 @@ export interface RunnerPorts {
   readonly clock: Clock;
   /** Undefined: no limit. */
   readonly slots?: RunningSlots | undefined;
-  /** Calls that find no room, and whose rows are read. None of them waits. Undefined: no limit. */
+  /** Bounds the calls that find no room while their rows are read. A call beyond the bound is refused, not queued. Undefined: no limit. */
   readonly lookups?: RunningSlots | undefined;
   /** Callers of one call. Undefined: no limit. */
   readonly sendingsMax?: number;
@@ -177,7 +177,7 @@ export class RunningCall {
     return state === 'running' ? this.#execute() : this.#continue(row);
   }
 
-  /** For a call that finds no room: its key may have a row with an outcome, for which none is needed. */
+  /** For a call that finds no room: if the log has a row with the outcome of its key, no room is needed. */
   async #lookUp(busy: HostError): Promise<void> {
     const { log, lookups } = this.ports;
     const { id, bytes = 0 } = this.task;
@@ -212,7 +212,7 @@ export class RunningCall {
           return this.#refuse(keyConflict(task));
         case 'reply':
           this.#receipts(log.owner);
-          // No reply: the worker was revoked, which purged it, and is listed again.
+          // No reply: the worker was revoked, which purged the reply, and is listed again.
           return this.#reply(row.reply ?? errorBody(uncertain(task, 'store_changed')));
         case 'elsewhere':
           return this.#receipts(row.owner);
@@ -257,8 +257,8 @@ export class RunningCall {
   }
 
   /**
-   * Executes the call, whose row names this host and the state `running`, and records its outcome. `earlier`: a refusal for which the
-   * call waited for no slot.
+   * Executes the call, whose row names this host and the state `running`, and records its outcome. `earlier`: a refusal that was known
+   * before the begin, so that the call did not wait for a slot.
    */
   async #execute(earlier?: HostError): Promise<void> {
     const { log, onProblem } = this.ports;
@@ -315,7 +315,7 @@ export class RunningCall {
 
   async #ownershipOf(row: CallRow): Promise<'gone' | 'elsewhere'> {
     const { log } = this.ports;
-    // A row of this host whose outcome is not recorded: recording it failed earlier, or the call is this one and waits.
+    // The row is of this host and has no outcome: recording the outcome failed earlier, or the row is that of this call, which waits.
     if (hasOutcome(row) || row.owner === log.owner) return 'gone';
     return (await log.isGone(row.owner)) ? 'gone' : 'elsewhere';
   }

@@ -13,7 +13,7 @@ function sessions() {
   return { rig, tool, workers };
 }
 
-test('before the row is durable a further sending is refused, and is not said to have not run', async () => {
+test('before the row is durable a further sending is refused as `uncertain`', async () => {
   const { rig, tool, workers } = sessions();
   const durable = gate<void>();
   const { receive } = rig.log;
@@ -38,7 +38,7 @@ test('before the row is durable a further sending is refused, and is not said to
   expect(rig.host.calls).toHaveLength(1);
 });
 
-test('while the call runs a further sending gets a receipt; the first one is not sent the outcome, and asks for it', async () => {
+test('while the call runs a further sending gets a receipt; the sender of the first one must ask for the outcome', async () => {
   const { rig, tool, workers } = sessions();
   const last = rig.worker();
   for (const worker of [...workers, last]) await worker.call('k1', 'run');

@@ -33,7 +33,7 @@ export interface WorkerSession {
 export interface ServiceHandlers {
   /**
    * Answers are sent to the session: to each sending of a call exactly one receipt or refusal, and to `ask` and `manifest` one answer with
-   * their id. Throws a HostError if the operation is one of the transport.
+   * their id. Throws a HostError for an operation that the transport must handle itself.
    */
   heard(session: WorkerSession, message: WorkerMessage): void;
   /** The session has a new connection. The transport has reported the end of the previous one. */

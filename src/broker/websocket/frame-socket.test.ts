@@ -23,7 +23,7 @@ beforeEach(() => {
   new FrameSocket(socket as unknown as WebSocket, below as unknown as Duplex, clock, reader);
 });
 
-test('a large message that arrives slowly keeps the peer: its pong is queued behind the message', () => {
+test('a large message that arrives slowly keeps the connection: the pong of the peer is queued behind the message', () => {
   for (let second = 0; second < 120; second += 5) {
     clock.advance(5_000);
     below.emit('data', Buffer.alloc(1));

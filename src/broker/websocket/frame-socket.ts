@@ -48,10 +48,10 @@ export class FrameSocket {
     this.#heartbeat = new Heartbeat({ clock, ping: () => socket.ping(), lost: () => this.terminate('silent') });
     // The event `close` follows, and reports the end.
     socket.on('error', () => undefined);
-    // Bytes count, not messages: over a slow network a pong is queued behind a message of megabytes.
+    // Any bytes show that the peer is alive: over a slow network a pong is queued behind a message of megabytes.
     below.on('data', () => this.#heartbeat.heard());
     socket.on('ping', (data: Buffer) => {
-      // A peer that reads gets other bytes meanwhile; one that does not must not fill the memory with answers.
+      // A peer that reads needs no pong while other bytes are sent to it. A peer that does not read must not fill the memory with pongs.
       if (socket.bufferedAmount <= pongBufferedMax) socket.pong(data);
     });
     socket.on('message', (data: RawData, isBinary: boolean) => {

@@ -25,7 +25,7 @@ export interface ConnectionParts {
   readonly session: WorkerSession;
   readonly traffic: WorkerTraffic;
   readonly handlers: ServiceHandlers;
-  /** Calls that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
+  /** True: calls that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
   isStopping(): boolean;
   ended(reason: string): void;
 }
@@ -34,7 +34,7 @@ export class HostConnection implements FrameSocketReader {
   readonly #socket: FrameSocket;
   readonly #below: Duplex;
   #isOver = false;
-  /** Requests that are read and not answered, by the key or id that their answers have. A worker may use it more than once. */
+  /** Requests that are read and not answered, by the key or id that their answers have. A worker may use one key or id more than once. */
   readonly #unanswered = new FreshMap<string, { readonly count: number; readonly bytes: number }>();
   #unansweredCount = 0;
   #unansweredBytes = 0;

@@ -8,7 +8,7 @@ export const keyChallenge = 'Bearer realm="hostler"';
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-/** From the TCP connection to the end of the upgrade, the TLS handshake included. */
+/** Longest time from the TCP connection to the end of the upgrade, the TLS handshake included. */
 export const upgradeMs = 5_000;
 /** Sockets that are not upgraded: from one address, and in all. */
 export const unadmittedOfAddressMax = 128;

@@ -47,7 +47,7 @@ export interface Refusal {
 export type ServeSocket = (socket: WebSocket, below: Duplex) => void;
 
 const headerBytesMax = 16 * 1024;
-/** TCP connections beside those that are admitted. */
+/** TCP connections that are accepted in addition to those of admitted workers. */
 const spareConnections = 1_024;
 
 /** `close` accepts no more sockets, and cuts those that are not admitted. It resolves when all sockets are closed. */
@@ -79,7 +79,7 @@ export async function listenForWorkers(options: ListenParts): Promise<{ url: str
     const hint = 'choose another port or address, or end the process that uses it';
     throw notExecuted('connect_failed', `the broker cannot listen on ${host}:${port}`, hint, { reason, cause });
   }
-  // An error of one connection does not affect the others.
+  // Without a listener, an error after the start would end the process.
   server.on('error', () => undefined);
   if (options.tls) {
     const renew = (context: TlsContext) => {

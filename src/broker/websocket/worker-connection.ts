@@ -23,7 +23,7 @@ export interface WebSocketConnectionOptions {
   readonly clock: Clock;
 }
 
-/** Time until the welcome. */
+/** Longest time from the start of the connection to the welcome. */
 const connectMs = 10_000;
 
 /** The caller has checked that the key is not sent in the clear to another machine. */

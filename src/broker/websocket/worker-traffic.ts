@@ -13,7 +13,7 @@ export class ByteRate {
   readonly #clock: Clock;
   readonly #bytesPerMs: number;
   readonly #setPaused: (isPaused: boolean) => void;
-  /** When the rate allows for the bytes so far. */
+  /** Time from which the rate allows further bytes. */
   #paidAtMs = Number.NEGATIVE_INFINITY;
   #isPaused = false;
 
@@ -93,8 +93,9 @@ export class WorkerTraffic {
   }
 
   /**
-   * Counts bytes that are about to be sent. Returns false, and counts nothing, if there is no room for them. A worker has
-   * `outboundOfEach` in any case, and at most as much as is free: workers that do not read leave room for the others.
+   * Counts bytes that are about to be sent. Returns false, and counts nothing, if there is no room for them. A worker may always have
+   * `outboundOfEach` unread bytes. Beyond that it may have only as many as are still free, so workers that do not read leave room for the
+   * others.
    */
   take(bytes: number, kind: SendKind): boolean {
     const { outbound } = this.#parts;

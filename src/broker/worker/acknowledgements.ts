@@ -6,7 +6,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { WorkerConnection } from './connection.js';
 
-/** A host keeps a reply until its acknowledgement, so the delay is short. */
+/** How long an acknowledgement waits for others. This is short, because a host keeps a reply until its acknowledgement. */
 const ackMs = 10;
 const acksPerMessage = 32;
 /** Bound of waiting acknowledgements, and of sent ones. A reply that is never acknowledged expires at the host. */

@@ -8,7 +8,7 @@ import { brokerLimits, idPattern } from '../protocol/limits.js';
 import { type CallTarget, tooLargeCall } from './call-errors.js';
 
 const idempotencyKeyCharsMax = 4_096;
-/** The rest of a message is for the envelope. */
+/** Bound of the arguments of a call. The rest of a message is for the envelope. */
 const argumentBytesMax = brokerLimits.messageBytes - 64 * 1024;
 
 interface CheckedOptions {

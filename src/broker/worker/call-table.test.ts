@@ -119,7 +119,7 @@ test('a call without a receipt is sent again over the next connection, with the 
   expect(third.requests).toMatchObject([{ sentBefore: { storeId: 'a', hasReceipt: false } }]);
 });
 
-test('a sending that certainly did not arrive counts as none', async () => {
+test('a call whose sending certainly did not arrive is treated as never sent', async () => {
   const { table, outcomes, settle, start, clock } = rig({ connectionWaitMs: 5_000 });
   const [first, second] = [new FakeConnection('a'), new FakeConnection('b')];
   table.use(first);
@@ -168,7 +168,7 @@ test('a call that the host does not know is sent again, and says that it has a r
   expect(next.requests).toMatchObject([{ key: 'k1', sentBefore: { storeId: 'store-1', hasReceipt: true } }]);
 });
 
-test('an ask without an answer is repeated, and nothing is sent', async () => {
+test('an ask without an answer is repeated, and the call is not sent again', async () => {
   const { connection, clock } = await received();
   await clock.advanceAsync(5_000);
   await clock.advanceAsync(5_000);
@@ -250,7 +250,7 @@ test('AC-BR9 a sending without a receipt for 10 s is repeated after 1 s over the
   expect(outcomes).toEqual({ k1: '{"text":"once"}' });
 });
 
-test('the 10 s for a receipt begin when the call has left: over a slow network it would be sent again and again', async () => {
+test('the 10 s for a receipt begin when the call has left, because a slow network would cause repeated sendings', async () => {
   const { table, start, clock } = rig();
   const connection = new FakeConnection();
   connection.isSlow = true;
@@ -278,7 +278,7 @@ test('a host that refuses because it stops, or begins to serve, gets the call ag
   expect(connection.requests).toMatchObject([{ sentBefore: undefined }, { sentBefore: undefined }, { sentBefore }]);
 });
 
-test('a call that an ended connection did not take was never sent', async () => {
+test('a call that an ended connection did not take is treated as never sent', async () => {
   const { table, start, outcomes } = rig();
   const [first, second] = [new FakeConnection('a'), new FakeConnection('b')];
   table.use(first);
@@ -349,7 +349,7 @@ test('a call that was never sent is not cancelled at the host', async () => {
   expect([connection.cancelled, connection.sent]).toEqual([[], []]);
 });
 
-test('a call that was never sent waits for a connection as long as it was told to', async () => {
+test('a call that was never sent waits `connectionWaitMs` for a connection', async () => {
   const { start, outcomes, clock } = rig({ connectionWaitMs: 15_000 });
   start('k1');
   await clock.advanceAsync(14_999);

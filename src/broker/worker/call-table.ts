@@ -186,7 +186,7 @@ export class CallTable {
     return open;
   }
 
-  /** Sends now, or when there is a connection and less than `sentMax` calls are out. A new call waits a while for a connection. */
+  /** Sends now, or once there is a connection and room below `sentMax`. A new call waits `connectionWaitMs` at most. */
   #send(open: OpenCall): void {
     const { clock, connectionWaitMs } = this.#parts;
     const connection = this.#connection;
@@ -379,7 +379,7 @@ export class CallTable {
 
   #forget(open: OpenCall): void {
     this.#clearTimer(open);
-    // Its message may still wait to leave, and begins no timer then.
+    // The message of the call may still wait to leave. Without a `sending`, it then begins no timer.
     open.sending = undefined;
     this.#queue.delete(open);
     if (!this.#calls.delete(open.call.key) || open.firstStoreId === undefined) return;

@@ -21,13 +21,13 @@ export interface ConnectOptions extends Omit<ConnectWorkerOptions, 'open'> {
   readonly broker: string;
   readonly key?: string | undefined;
   readonly keyFile?: string | undefined;
-  /** Without TLS also to another machine: key, calls and results can be read on the network. */
+  /** Allows a connection without TLS to another machine: key, calls and results can then be read on the network. */
   readonly insecure?: boolean | undefined;
 }
 
 const connectDefaultMs = 30_000;
 
-/** Over a given transport. */
+/** Connects a worker over a given transport. */
 export async function connectWorker(options: ConnectWorkerOptions): Promise<RemoteTools> {
   const { connectMs = connectDefaultMs, signal, ...rest } = options;
   const tools = new RemoteTools(rest);
@@ -40,7 +40,7 @@ export async function connectWorker(options: ConnectWorkerOptions): Promise<Remo
   }
 }
 
-/** Over the transport that the address names. */
+/** Connects a worker over the transport that the address names. */
 export async function connect({ broker, key, keyFile, insecure, ...rest }: ConnectOptions): Promise<RemoteTools> {
   const known = keyFile === undefined ? key : readKeyFile(keyFile, 'keyFile');
   if (known === undefined) throw noKey();

@@ -15,7 +15,7 @@ import type { OpenConnection, WorkerConnection } from './connection.js';
 import { ManifestLearner } from './manifest-learner.js';
 import { goodMs, reconnectDelayMs, refusedDelayMs } from './reconnect-plan.js';
 
-/** A connection that is not open by then is given up. */
+/** A connection that is not open after this time is given up. */
 const openMs = 15_000;
 
 /** `refused`: the broker does not accept the key, or the address cannot be used. */

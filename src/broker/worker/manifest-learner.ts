@@ -15,7 +15,7 @@ import { reconnectDelayMs } from './reconnect-plan.js';
 
 /** Time between two questions if changes follow each other. */
 const paceMs = 250;
-/** Calls of unknown tools do not ask more often than this. */
+/** A call of an unknown tool asks for no manifest within this time after the last answer. */
 const freshMs = 5_000;
 
 export interface LearnerParts {
@@ -38,7 +38,7 @@ export class ManifestLearner {
 
   constructor(private readonly parts: LearnerParts) {}
 
-  /** Asks until a question that begins from now on is answered. */
+  /** Asks for the manifest until a question that began after this call is answered. */
   want(): void {
     this.#isWanted = true;
     if (!this.#cancelTimer) this.#ask();
@@ -67,7 +67,7 @@ export class ManifestLearner {
     this.parts.learned(manifest, body);
   }
 
-  /** The question will have no answer. */
+  /** Call it when the question will get no answer. */
   fail(error: unknown): void {
     if (!this.#question) return;
     this.#failures++;

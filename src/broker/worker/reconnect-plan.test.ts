@@ -9,7 +9,7 @@ test.each([
   [4, 1_200, 1_600],
   [5, 1_500, 2_000],
   [1_000_000, 1_500, 2_000],
-])('D-52 after %i failures it waits from %i to %i ms', (failures, fromMs, toMs) => {
+])('D-52 after %i failures a worker waits from %i to %i ms', (failures, fromMs, toMs) => {
   const bounds = [reconnectDelayMs(failures, () => 0), reconnectDelayMs(failures, () => 1)].sort((a, b) => a - b);
   expect(bounds).toEqual([fromMs, toMs]);
 });
@@ -20,6 +20,6 @@ test.each([
   [4, 180_000, 240_000],
   [5, 225_000, 300_000],
   [1_000_000, 225_000, 300_000],
-])('D-52 after %i refusals of the key it waits from %i to %i ms', (refusals, fromMs, toMs) => {
+])('D-52 after %i refusals of the key a worker waits from %i to %i ms', (refusals, fromMs, toMs) => {
   expect([refusedDelayMs(refusals, () => 1), refusedDelayMs(refusals, () => 0)]).toEqual([fromMs, toMs]);
 });

@@ -11,7 +11,7 @@ const maxMs = 2_000;
 const refusedFirstMs = 30_000;
 const refusedMaxMs = 5 * 60_000;
 
-/** A connection that lasted so long was a good one. */
+/** A connection that lasted this long counts as good. */
 export const goodMs = 10_000;
 
 /** `failures`: attempts in a row without a good connection. */

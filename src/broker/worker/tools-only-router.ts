@@ -12,7 +12,7 @@ const unsupported = /^(?:prompts|resources|completion|logging)\//;
 /** How long requests wait for the manifest of a host if no tools are known. */
 const toolsMs = 5_000;
 const greetingMs = 1_000;
-/** How long they wait if there is a list of an earlier run. */
+/** How long requests wait if there is a list of an earlier run. */
 const oldListMs = 1_000;
 
 /** The greeting waits too, so that the client is not told at once that the list has changed. */

@@ -1,7 +1,7 @@
 /** Errors of the log as a whole. They are not in the files of the thread, because the main thread must not load libsql. */
 import { HostError } from '../../../kernel/errors.js';
 
-/** Longer than the interval in which a full disk is checked for room. */
+/** A refused call may be sent again after this time, which is longer than the interval in which a full disk is checked for room. */
 const retryAfterMs = 1_000;
 
 export const diskFull = (): HostError =>

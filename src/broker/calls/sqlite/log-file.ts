@@ -3,8 +3,8 @@
  * Not here: its rows (log-store.ts).
  *
  * Invariants: a damaged file, or one of a newer version, is moved and reported, never overwritten. After a failed sync the kernel may
- * report pages as written that are not on disk. So the file is moved from its place, where SQLite would sync it again on close, and
- * its write-ahead log is copied before it is used.
+ * report pages as written that are not on disk. So the file is renamed at once, because SQLite would sync it again on close. The next start
+ * copies its write-ahead log before it uses the log.
  */
 import {
   chmodSync,
@@ -43,16 +43,16 @@ const fileName = 'calls.db';
 /** Name of the file after a failed sync, until it is opened again. */
 const failedName = 'calls.db-failed';
 const format: OwnFormat = { noun: 'a log of calls', version: 1 };
-/** An earlier log of this process may still hold the file for a moment after it released its lock. */
+/** Longest wait for the file: an earlier log of this process may hold it for a moment after it released its lock. */
 const busyMs = 1_000;
 /** Larger files are not checked when they are opened, because that would take too long. */
 const checkedBytesMax = 128 * 1024 * 1024;
 
-/** Of several processes that start at once, each may block the others for a moment. */
+/** Longest wait for the lock: of several processes that start at once, each may block the others for a moment. */
 const lockMs = 250;
 
 /**
- * One writer for a folder. The lock is one of the operating system, through SQLite: it ends with the process, however that ends. The lock
+ * One writer for a folder. SQLite takes the lock from the operating system, so the lock ends with the process, also after a crash. The lock
  * of the log file itself would come too late: damaged files are moved before they are opened. Returns the function that releases it.
  */
 export function lockFolder(folder: string, startedAt: string): () => void {
@@ -72,7 +72,7 @@ export function lockFolder(folder: string, startedAt: string): () => void {
     // The content is for error messages and people.
     writeFileSync(holderFile, `${JSON.stringify({ pid: process.pid, startedAt })}\n`, { mode: 0o600 });
   } catch {
-    // The disk may be full; the lock does not need it.
+    // The disk may be full. The lock does not need this file.
   }
   return () => {
     database.exec('ROLLBACK');
@@ -101,12 +101,12 @@ function pidIn(file: string): number | undefined {
 
 export function openInMemory<T>(use: (database: Database.Database) => T): T {
   const database = new Database(':memory:');
-  // Memory of removed rows can be freed, as pages of a file can.
+  // Then the memory of removed rows can be freed, like the pages of a file.
   database.exec(`PRAGMA auto_vacuum = INCREMENTAL; ${callsSchema}`);
   return use(database);
 }
 
-/** `use` reads the file. What it throws counts as damage too. */
+/** `use` reads the file. An error that it throws is treated as damage of the file. */
 export function openLogFile<T>(
   folder: string,
   onProblem: (error: HostError) => void,
@@ -166,7 +166,7 @@ function recoverFailed(folder: string): boolean {
   return true;
 }
 
-/** Also syncs folders: new names in them are not on disk before. */
+/** Also syncs folders: the name of a new file is on disk only after its folder is synced. */
 function sync(file: string): void {
   const descriptor = openSync(file, 'r');
   try {
@@ -181,7 +181,7 @@ function prepare(file: string, hasFailed: boolean): Database.Database {
   const database = new Database(file);
   const pragma = (text: string) => database.prepare(`PRAGMA ${text}`).all([]) as Record<string, unknown>[];
   pragma(`busy_timeout = ${busyMs}`);
-  // Before the first read: then the index of the write-ahead log is in memory, and there is no third file.
+  // Set before the first read: SQLite then keeps the index of the write-ahead log in memory instead of in a third file.
   pragma('locking_mode = EXCLUSIVE');
   // Only effective while the file is empty.
   pragma('auto_vacuum = INCREMENTAL');

@@ -24,7 +24,7 @@ export type Operation =
   | (CallId & { readonly op: 'begin'; readonly version: number })
   | (CallId & Pick<CallOutcome, 'state' | 'isCallersKey'> & Finish)
   | (CallId & { readonly op: 'find' | 'ack' })
-  /** The rows of one worker, or of all workers. `except`: whose rows stay, one text each: `WORKER`, or `WORKER EPOCH`. */
+  /** The rows of one worker, or of all workers. `except`: the workers or epochs whose rows stay, each as `WORKER` or `WORKER EPOCH`. */
   | { readonly op: 'purge'; readonly worker: string | undefined; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */
   | { readonly op: 'tidy'; readonly isSweep: boolean };
@@ -64,7 +64,7 @@ export type FromThread =
   | { readonly kind: 'refused'; readonly error: ErrorText }
   | { readonly kind: 'failed'; readonly cause: string };
 
-/** Copying a small reply is cheaper than transferring its memory. */
+/** Replies from this size on are transferred. Copying a smaller reply is cheaper than transferring its memory. */
 const transferBytes = 64 * 1024;
 
 /** The buffers of large replies: they are transferred to the other thread instead of copied. */

@@ -21,7 +21,7 @@ import type { Answer, Batch, Operation, ThreadRow, Written } from './log-message
 
 const MiB = 1024 * 1024;
 const pageBytes = 4096;
-/** This is more than one transaction needs, together with the write-ahead log before a checkpoint. */
+/** Bytes of the disk that stay free: more than one transaction needs, together with the write-ahead log before a checkpoint. */
 const floorBytes = 16 * MiB;
 /** While the disk is full, replies larger than this wait; smaller outcomes are written. */
 const smallBytes = 64 * 1024;
@@ -30,7 +30,7 @@ const checkpointBytes = 2 * MiB;
 /** `sparePages` stay free in the file for the next replies; one tidying returns at most `returnedPages` to the disk. */
 const sparePages = (8 * MiB) / pageBytes;
 const returnedPages = (4 * MiB) / pageBytes;
-/** At most this many expired rows are removed in one go. */
+/** At most this many expired rows are removed at once. */
 const removedAtOnce = 5_000;
 /** At most this many acknowledgements wait for room on the disk. Beyond that, acknowledged rows stay until they expire. */
 const unwrittenMax = 10_000;
@@ -38,7 +38,7 @@ const unwrittenMax = 10_000;
 /** The file stores a state as its index in `callStates`. States up to `running` are open. */
 const running = callStates.indexOf('running');
 const refused = callStates.indexOf('refused');
-/** Class of a row. `purged`: its worker was revoked after it began; it has no reply and counts for no bound. */
+/** Class of a row. `purged`: the worker was revoked after the call began; the row has no reply and counts for no bound. */
 const classes = { call: 0, callersKey: 1, purged: 2 } as const;
 const byId = 'worker = ? AND epoch = ? AND key = ?';
 const counted = 'worker, class, state, length(reply) AS bytes';
@@ -116,7 +116,7 @@ export class LogStore {
     this.#database.close();
   }
 
-  /** Undefined: the disk has no room for all of them. */
+  /** Returns undefined if the disk has no room for all operations. */
   #inOne(operations: readonly Operation[], apply: (operation: Operation) => Answer | undefined): Answer[] | undefined {
     try {
       this.#setSynced(operations.some(isSynced));
