@@ -26,7 +26,7 @@ function open(approved: Record<string, string>) {
   return { approvals, servers };
 }
 
-test('approvals are undone from the newest on; those of a removed server wait until it is registered again', () => {
+test('undo takes back the newest approval first; approvals of a removed server can be undone once it is registered again', () => {
   const approved = { a: 'a1', b: 'b1' };
   const { approvals, servers } = open(approved);
   approvals.approve('a', 'tool', 'a2');

@@ -66,9 +66,9 @@ describe('attachable objects', () => {
     ['a started transport', () => Object.assign(new FakeTransport(), { _started: true }), 'source'],
     ['a transport in use', () => Object.assign(new FakeTransport(), { onmessage: () => {} }), 'source'],
     ['a connected server', () => ({ connect: fail, close: fail, isConnected: () => true }), 'source'],
-    ['objects that are neither', () => ({ start: fail }), 'source'],
-    ['nothing', () => undefined, 'source'],
-  ])('E23 %s is invalid_spec, and nothing is called on it', async (_title, make, field) => {
+    ['an object that is neither transport nor server', () => ({ start: fail }), 'source'],
+    ['undefined', () => undefined, 'source'],
+  ])('E23 %s is refused as invalid_spec, and none of its methods is called', async (_title, make, field) => {
     const { host } = await open();
     const error = await failureOf(host.attach('x', make() as never));
     expect([error.code, error.details.field, host.names()]).toEqual(['invalid_spec', field, []]);
@@ -83,7 +83,7 @@ describe('attachable objects', () => {
     ['x', { keepAliveMs: '10m' }, 'keepAliveMs'],
     ['x', { pins: 'sometimes' }, 'pins'],
     ['x', 'lazy', 'options'],
-  ])('a name or an option that is wrong is invalid_spec: %j %j', async (name, options, field) => {
+  ])('a wrong name or option is refused as invalid_spec: %j %j', async (name, options, field) => {
     const { host } = await open();
     const transport = new FakeTransport();
     const error = await failureOf(host.attach(name, transport, options as AttachOptions));
@@ -107,7 +107,7 @@ describe('names', () => {
     expect([first.closes, (await host.tools('x')).map(({ name }) => name)]).toEqual([1, ['other']]);
   });
 
-  test('E23 when the successor fails, the earlier server is restored: a factory runs, a single object is stopped', async () => {
+  test('E23 when the successor fails, the earlier server is restored: it runs if it has a factory, else it is stopped', async () => {
     const { host, state, clock } = await open();
     const bad = () => new FakeTransport({ start: async () => fail() });
     const { make, made } = factory();
@@ -171,12 +171,12 @@ describe('names', () => {
   });
 });
 
-describe('the host owns it', () => {
+describe('the host owns an attached object', () => {
   test.each([
     ['stop', (host: Host) => host.stop('x')],
     ['detach', (host: Host) => host.detach('x')],
     ['close', (host: Host) => host.close()],
-  ])('E23 %s closes it', async (_title, end) => {
+  ])('E23 %s closes the object', async (_title, end) => {
     const { host, clock } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -253,7 +253,7 @@ describe('the host owns it', () => {
   });
 });
 
-describe('without a factory', () => {
+describe('a server without a factory', () => {
   test.each([
     [{ lazy: true }, 'lazy'],
     [{ isolation: 'per-client' }, 'isolation'],
@@ -261,7 +261,7 @@ describe('without a factory', () => {
     [{ keepAlive: '1m' }, 'keepAlive'],
     [{ maxRestarts: 3 }, 'maxRestarts'],
     [{ restart: { max: 3 } }, 'restart'],
-  ] as const)('E23 %j is refused', async (options, field) => {
+  ] as const)('E23 is refused with the option %j', async (options, field) => {
     const { host } = await open();
     const transport = new FakeTransport();
     const error = await failureOf(host.attach('x', transport, options));
@@ -271,7 +271,7 @@ describe('without a factory', () => {
     expect([transport.starts, host.names()]).toEqual([0, []]);
   });
 
-  test('E23 it is never stopped for idleness', async () => {
+  test('E23 is never stopped for idleness', async () => {
     const { host, clock, state } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -280,7 +280,7 @@ describe('without a factory', () => {
     expect([state(), transport.closes]).toEqual(['ready', 0]);
   });
 
-  test('E23 after its end it is stopped: no call, start, reload or timer restarts it', async () => {
+  test('E23 is stopped after its end: no call, start, reload or timer restarts it', async () => {
     const { host, clock, row } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -299,7 +299,7 @@ describe('without a factory', () => {
     expect((await call(host)).isError).toBe(false);
   });
 
-  test('E23 a reload of a running server is refused, and it keeps running', async () => {
+  test('E23 keeps running when its reload is refused', async () => {
     const { host } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -309,7 +309,7 @@ describe('without a factory', () => {
     expect([transport.starts, transport.closes]).toEqual([1, 0]);
   });
 
-  test('E23 a server that no longer answers is closed and stopped', async () => {
+  test('E23 is closed and stopped when it no longer answers', async () => {
     const { host, clock, row } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -323,8 +323,8 @@ describe('without a factory', () => {
   });
 });
 
-describe('with a factory', () => {
-  test('E23 it is restarted by the same rules, each time with a new object', async () => {
+describe('a server with a factory', () => {
+  test('E23 is restarted by the same rules, each time with a new object', async () => {
     const { host, clock, row } = await open();
     const { make, made } = factory();
     await host.attach('x', async () => make());
@@ -342,7 +342,7 @@ describe('with a factory', () => {
     expect([made.length, made[1]?.closes]).toEqual([3, 1]);
   });
 
-  test('E23 if the factory throws, the start fails: it is repeated, and the server is parked when the budget is spent', async () => {
+  test('E23 fails to start if the factory throws: the start is repeated, and the server is parked when the budget is spent', async () => {
     const { host, clock, state } = await open();
     const { make } = factory();
     let throws = 2;
@@ -360,7 +360,7 @@ describe('with a factory', () => {
     expect(host.names()).toEqual(['x']);
   });
 
-  test('E23 an object that was used before is a failed start', async () => {
+  test('E23 fails to start if the factory returns an object that was used before', async () => {
     const { host, clock, row } = await open();
     const only = new FakeTransport();
     await host.attach('x', () => only);
@@ -372,7 +372,7 @@ describe('with a factory', () => {
     expect([again.code, again.message]).toEqual(['invalid_spec', expect.stringContaining('attached before')]);
   });
 
-  test('E23 a factory that never resolves fails at the start timeout', async () => {
+  test('E23 fails at the start timeout if the factory never resolves', async () => {
     const { host, clock } = await open();
     const attaching = failureOf(host.attach('x', () => new Promise(() => {}), { timeouts: { start: '3s' } }));
     await clock.advanceAsync(3_000);
@@ -380,7 +380,7 @@ describe('with a factory', () => {
     expect([error.code, error.details.reason, host.names()]).toEqual(['timeout', 'start_timeout', []]);
   });
 
-  test('E23 it may be lazy: created at the first use, and closed when idle', async () => {
+  test('E23 may be lazy: created at the first use, and closed when idle', async () => {
     const { host, clock, state, row } = await open();
     const { make, made } = factory();
     await host.attach('x', make, { lazy: true, keepAliveMs: 60_000 });
@@ -392,7 +392,7 @@ describe('with a factory', () => {
     expect(made).toHaveLength(2);
   });
 
-  test('E23 behind a gateway or broker a lazy server is started once, to read its tools', async () => {
+  test('E23 is started once behind a gateway or broker even if it is lazy, to read its tools', async () => {
     const { host } = await open();
     host.learnTools();
     const { make, made } = factory();
@@ -401,7 +401,7 @@ describe('with a factory', () => {
     expect(made).toHaveLength(1);
   });
 
-  test('E23 each client may have its own object, and no access to others', async () => {
+  test('E23 may give each client its own object, and no access to others', async () => {
     const { host, row } = await open();
     const { make, made } = factory();
     await host.attach('x', make, { isolation: 'per-client' });
@@ -438,7 +438,7 @@ describe('like any other server', () => {
     const [ann, bob] = ids as [number, number];
     say({ id: 's1', method: 'elicitation/create' }, bob);
     say({ method: 'notifications/message' }, ann);
-    // Nothing proves its origin, and two calls are in progress: it reaches neither.
+    // Nothing proves which of the two calls caused this question: it reaches neither caller.
     say({ id: 's2', method: 'elicitation/create' });
     say({ method: 'notifications/message' });
     for (const id of ids) transport.onmessage?.({ jsonrpc: '2.0', id, result: { content: [] } });

@@ -51,13 +51,13 @@ test.each([
   [failure('budget_exceeded', { limit: 2, actual: 3 }), { kind: 'budget', limit: 2, spent: 3 }],
   [failure('tool_throttled', { retryAfterMs: 9 }), { kind: 'throttled', retryAfterMs: 9 }],
   [failure('outcome_uncertain', { reason: 'exit' }), { kind: 'uncertain', reason: 'exit' }],
-] as const)('a decision against a call is emitted before its record', (error, event) => {
+] as const)('the event about a failed call is emitted before the record of the call', (error, event) => {
   const stream = streamOf();
   observe(stream, call, error, facts);
   expect(stream.told).toEqual([{ ...event, ...about }, expect.objectContaining({ kind: 'call', outcome: error.code })]);
 });
 
-test('any other refused action is emitted with its subject', () => {
+test('the refusal of an operation that is no call is emitted with action and principal', () => {
   const stream = streamOf({ hasCallListeners: false });
   const principal = { id: 'ann', role: 'dev', scopes: ['hunter2'] };
   new Audit(stream, new FakeClock()).denied({ principal, server: 'git', tool: undefined, action: 'list' });

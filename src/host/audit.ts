@@ -17,7 +17,7 @@ import type { EndSpan, Tracing } from './tracing.js';
 
 /** Part of HostEvents. */
 export interface Stream {
-  /** True if a listener wants records of calls; read for every call. */
+  /** True if there is a listener for records of calls. Read for every call. */
   readonly hasCallListeners: boolean;
   emit(server: string, event: PolicyEvent): void;
 }

@@ -89,7 +89,7 @@ describe('W19 a call whose connection is refused', () => {
     });
   });
 
-  test('is one of 64: each dials once, then one call dials per step, and none fails', async () => {
+  test('may be one of 64 at once: each dials once, then only one of them per step, and none fails', async () => {
     const { clock, world, call, reconnects } = setUp();
     world.fails = failure('connect_failed', unsent);
     const outcomes = Array.from({ length: 64 }, () => call());
@@ -126,7 +126,7 @@ describe('W19 a call whose connection is refused', () => {
 describe('W19 a call that is sent again on a connection that stays', () => {
   test.each([
     ['a write that was not sent', 'write', unsent],
-    ['a read that was', 'read', { phase: 'written', execution: 'uncertain' }],
+    ['a read that was sent', 'read', { phase: 'written', execution: 'uncertain' }],
   ] as const)('waits between the tries: %s', async (_name, tool, details) => {
     const { clock, world, call } = setUp();
     world.fails = failure('transport', { ...details, reason: 'reset' });

@@ -281,7 +281,7 @@ class Dispatch implements Omit<SentOptions, keyof CauseHandlers | 'relay'>, Dead
   private failed(error: HostError): void {
     const { retries } = this.server;
     const deadlineLeftMs = this.call.deadlineAtMs - this.context.clock.nowMs();
-    // Only the time limit of the server counts; a shorter deadline of the caller proves nothing.
+    // Only a timeout by the limit of the server is a sign of failure: a shorter deadline of the caller proves nothing.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.attempts++;
     const reason = this.isUnanswered(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;

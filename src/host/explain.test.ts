@@ -48,7 +48,7 @@ test.each<[string, Partial<ExplainFacts>, string, boolean]>([
   ['a changed tool is blocked', { pin: changed }, 'schema_changed', false],
   ['a tool that does not exist', { isListed: false, tool: 'raed' }, 'tool_not_found', false],
   ['the rules are checked first', { denial: denied, pin: changed, budget: spent, row: resting }, 'denied', false],
-])('%s', (_name, changes, outcome, wouldStart) => {
+])('the forecast of a call: %s', (_name, changes, outcome, wouldStart) => {
   const { call, wouldStart: starts } = explain({ ...facts, ...changes });
   expect([call.outcome === 'refused' ? call.code : call.outcome, starts]).toEqual([outcome, wouldStart]);
 });
@@ -70,7 +70,7 @@ test.each<[string, Partial<ExplainFacts>, boolean, string]>([
     true,
     "a rule of role 'dev' allows it, if the server has it: its tools are not known yet",
   ],
-])('the principals that see it, and the deciding rule: %s', (_name, changes, visible, rule) => {
+])('the principals that see a tool, and the deciding rule: %s', (_name, changes, visible, rule) => {
   expect(explain({ ...facts, ...changes })).toMatchObject({ visible, rule });
 });
 

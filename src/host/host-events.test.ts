@@ -113,7 +113,7 @@ test('at most ten thousand events caused by listeners are queued; lost ones are 
   expect(problems[0]).toMatchObject({ code: 'overloaded', details: { reason: 'events', limit: 10_000 } });
 });
 
-test('a settling that throws does not stop the stream', () => {
+test('a reaction of the host that throws does not stop the stream', () => {
   const { events } = setUp(() => {
     throw new Error('broken');
   });

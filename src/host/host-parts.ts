@@ -115,7 +115,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       const run = managed && runs.of(managed);
       if (run) return run.accountChanged();
       if (managed) listings.markOutdated(managed);
-      // Listed in a later microtask, because a request may be about to be sent.
+      // Listed in a later microtask: a request that is about to be sent goes first.
       queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),

@@ -10,7 +10,7 @@ const settings = (config: object) =>
     throw problem;
   });
 
-test('E5 roles, and guards of the embedder, tell callers apart; a reload that adds or removes them counts at once', () => {
+test('E5 roles, or guards of the embedder, may give callers different rights; a reload that adds or removes them applies at once', () => {
   const rules = new HostRules(() => undefined);
   const seen = [rules.hasRoles];
   rules.configure(settings({ mcpServers: {} }));

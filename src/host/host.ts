@@ -205,7 +205,7 @@ export class Host {
   /** Stops a server; neither calls nor timers start it again. With a `stateDir` it stays stopped in the next host. */
   async stop(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
-    // The next program may attach another server under this name.
+    // No mark for an attached server: the next program may attach another one under this name.
     if (!isAttached(managed.definition.spec)) this.#parts.marks.set(server, 'stopped', true);
     void this.#parts.forget(server);
     const stopped = managed.stop();
@@ -213,7 +213,7 @@ export class Host {
     await Promise.all([stopped, this.#parts.instances.endOf(server)]);
   }
 
-  /** Restarts with an empty ledger and breaker; a lazy server starts with its next call. */
+  /** Restarts with an empty ledger and a reset breaker; a lazy server starts with its next call. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
     managed.mustBeReloadable();

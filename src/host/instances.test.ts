@@ -132,15 +132,18 @@ test('E4 a call that waits for its instance is served by the next run after a re
 test.each([
   [true, 'reconnecting', true],
   [false, 'server_stopped', false],
-])('E4 a call that waits while its server is replaced (%s) or removed gets %s', async (isReplaced, code, retryable) => {
-  const { server, instances, base, use } = setUp();
-  server.next = () => ({ afterMs: 1_000 });
-  const waiting = use('ann');
-  await settle();
-  void base.supervisor.dispose(isReplaced);
-  await instances.endOf('a');
-  await expect(waiting).rejects.toMatchObject({ code, retryable, details: { execution: 'not_executed' } });
-});
+])(
+  'E4 a call that waits when its server is removed (replaced by another: %s) gets %s',
+  async (isReplaced, code, retryable) => {
+    const { server, instances, base, use } = setUp();
+    server.next = () => ({ afterMs: 1_000 });
+    const waiting = use('ann');
+    await settle();
+    void base.supervisor.dispose(isReplaced);
+    await instances.endOf('a');
+    await expect(waiting).rejects.toMatchObject({ code, retryable, details: { execution: 'not_executed' } });
+  },
+);
 
 test('an ended instance no longer listens for the tokens of its server', async () => {
   const { instances, use, listeners } = setUp();
@@ -214,7 +217,7 @@ test('a server has a maximum of instances; one that ends makes room', async () =
   expect(instances.countOf('a')).toBe(instancesPerServerMax);
 });
 
-test('and a total maximum; instances without a run and without calls are evicted', async () => {
+test('all servers together have a maximum of instances; instances without a run and without calls are evicted', async () => {
   const { instances, base, baseOf, use } = setUp();
   const bases = Array.from({ length: instancesMax / instancesPerServerMax }, (_, i) => baseOf(`s${i}`));
   for (const each of bases) for (let i = 0; i < instancesPerServerMax; i++) await use(`client ${i}`, each);

@@ -275,7 +275,7 @@ describe('a resource', () => {
     },
   );
 
-  test('needs more than the right to see the server, and a URI', async () => {
+  test('needs a valid URI, and more than the right to see the server', async () => {
     const { listOperations, answer, asked, guard } = open();
     answer(content('one'));
     guard(({ action }) => (action === 'list' ? { allow: true } : { allow: false, reason: 'no' }));
@@ -411,7 +411,7 @@ describe('what is stored from a list', () => {
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
   });
 
-  test('X18 a long list is checked in slices and not shown before; an equal list costs almost nothing', async () => {
+  test('X18 a long list is checked in slices and not shown before the end of the check; an equal list costs almost nothing', async () => {
     const { listOperations, answer, servers, statusOf } = open();
     const tools = (text: string) => ({
       ...listOf([]),

@@ -217,7 +217,7 @@ export class ListOperations {
     const epoch = this.#cache.epochOf(server, method);
     stage.epoch = epoch;
     const result = await this.#send(session, operation, limits);
-    // A list is shown only after its comparison with the pins. The rest runs in one tick.
+    // A list is shown only after its comparison with the pins. All later steps run in one tick.
     const preparing = learn && this.#prepare(server, result.items);
     if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
@@ -270,8 +270,8 @@ export class ListOperations {
     const wasSeen = known.hasTools(managed);
     const { changes, isFirstSight, isTrusted } = pins.observe(name, items, clock.date());
     onPins(name, changes);
-    // At first sight the only operation is the call that started the server, so there are no old answers. A trusted server has
-    // no pins, but its cached answers are dropped if its tools change.
+    // When the tools are seen for the first time, the only operation is the call that started the server, so there are no old answers. A
+    // trusted server has no pins, but its cached answers are dropped if its tools change.
     const isChanged = isTrusted ? wasSeen && isNews : !isFirstSight && changes.some(({ isFresh }) => isFresh);
     if (isChanged) {
       this.#cache.drop(name);

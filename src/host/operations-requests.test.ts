@@ -93,7 +93,7 @@ test('the metadata, handlers and instance of the relayed client are passed on', 
   expect(asked[0]?.options.onServerRequest).toBeUndefined();
 });
 
-describe('it is refused before anything is sent', () => {
+describe('a request is refused before anything is sent', () => {
   test.each([
     'tools/call',
     'tools/list',
@@ -102,13 +102,13 @@ describe('it is refused before anything is sent', () => {
     'notifications/cancelled',
     '',
     'x'.repeat(257),
-  ])('as %j', async (method) => {
+  ])('if its method is %j', async (method) => {
     const { asked, ask } = setUp();
     expect(await failureOf(ask(method))).toMatchObject({ code: 'invalid_request', details: { field: 'method' } });
     expect(asked).toEqual([]);
   });
 
-  test('with params that are not one object, and without a number for a deadline', async () => {
+  test('if its params are not one object, or its deadline is not a number', async () => {
     const { requester, ask } = setUp();
     expect((await failureOf(requester.request('a', 'x', '[]', {}))).code).toBe('invalid_arguments');
     expect((await failureOf(requester.request('a', 'x', '{"a":1,"a":2}', {}))).code).toBe('invalid_arguments');
@@ -132,7 +132,7 @@ describe('it is refused before anything is sent', () => {
     expect(asked).toHaveLength(1);
   });
 
-  test('by an open breaker, and waits for its turn in the queue of calls', async () => {
+  test('by an open breaker; before that, requests wait for their turn in the queue of calls', async () => {
     const { asked, ask } = setUp({ concurrency: 1 });
     const outcomes = [failureOf(ask()), failureOf(ask())];
     await settle();

@@ -100,7 +100,7 @@ describe('W10 a call that ends by its caller’s deadline, on a server that was 
 
   test.each([
     ['leads to a check if it was sent more than 5 s ago', 5_001, false, [1, 1]],
-    ['leads to no check before', 5_000, false, [0, 0]],
+    ['leads to no check if it was sent exactly 5 s ago', 5_000, false, [0, 0]],
     ['leads to no check while the server waits for its caller’s answer', 60_000, true, [0, 0]],
   ])('%s', async (_what, deadlineMs, asks, expected) => {
     expect(await ended(deadlineMs, asks)).toEqual(expected);
@@ -204,7 +204,7 @@ describe('a relayed call', () => {
     expect(asked).toEqual([]);
   });
 
-  test('E4 a principal that may not use such a server is denied, and the error says nothing about clients', async () => {
+  test('E4 of a principal that may not use such a server is denied, and the error says nothing about clients', async () => {
     const { caller } = setUp({ isolation: 'per-client' }, [() => ({ allow: false, reason: 'not yours' })]);
     await expect(caller.call('a', 'x', {}, {})).rejects.toMatchObject({ code: 'denied' });
   });

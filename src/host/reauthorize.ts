@@ -11,7 +11,7 @@ import type { Acquired } from '../supervisor/supervisor.js';
 import type { TokenRefused } from '../transports/http/auth-token.js';
 import type { CallTarget } from './managed-server.js';
 
-/** Renews a refused token, once for all callers. Undefined: send the operation again; otherwise its outcome. */
+/** Renews a refused token, once for all callers. Returns undefined if the operation can be sent again, otherwise its error. */
 export async function reauthorize(
   server: Pick<CallTarget, 'auth' | 'forgetCircuit' | 'supervisor'>,
   acquired: Acquired<Session>,

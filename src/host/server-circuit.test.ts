@@ -42,7 +42,7 @@ function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
   return { clock, changes, asked, session, supervisor, circuit, breaker, ticket, fail, answers, now };
 }
 
-describe('W6 while it is open because connections failed', () => {
+describe('W6 while a breaker is open because connections failed', () => {
   test('the server is checked after 500 ms, doubling to 15 s, and the first answer makes it half-open at once', async () => {
     const { clock, asked, fail, answers, now, changes } = setUp({ threshold: 1 });
     answers('silent');
@@ -72,13 +72,16 @@ describe('W6 while it is open because connections failed', () => {
     expect(now()).toBe('open');
   });
 
-  test.each(['timeout', 'protocol'] as const)('but not after a %s', async (strike) => {
-    const { clock, asked, fail, now } = setUp({ threshold: 1 });
-    fail(strike);
-    expect(clock.pendingTimers).toBe(0);
-    await clock.advanceAsync(29_999);
-    expect([asked, now()]).toEqual([[], 'open']);
-  });
+  test.each(['timeout', 'protocol'] as const)(
+    'no check is sent if it opened after a strike of the kind %s instead',
+    async (strike) => {
+      const { clock, asked, fail, now } = setUp({ threshold: 1 });
+      fail(strike);
+      expect(clock.pendingTimers).toBe(0);
+      await clock.advanceAsync(29_999);
+      expect([asked, now()]).toEqual([[], 'open']);
+    },
+  );
 
   test.each([
     ['it is closed by a new run', ({ breaker }: ReturnType<typeof setUp>) => breaker.reset()],
@@ -95,7 +98,7 @@ describe('W6 while it is open because connections failed', () => {
     }
   });
 
-  test('and after its permanent end a late failure sets no timer', () => {
+  test('a late failure after the permanent end of the circuit sets no timer', () => {
     const { clock, circuit, fail } = setUp({ threshold: 1 });
     circuit.close();
     fail('loss');
@@ -181,7 +184,7 @@ describe('W10 a call that ended in silence', () => {
     expect(breaker.failures).toBe(1);
   });
 
-  test.each(['alive', 'unasked'] as const)('is not held against a server whose check is %s', async (found) => {
+  test.each(['alive', 'unasked'] as const)('is no strike if the result of the check is "%s"', async (found) => {
     const { clock, circuit, breaker, answers, ticket } = setUp();
     answers(found);
     circuit.suspect(ticket());

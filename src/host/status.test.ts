@@ -13,7 +13,7 @@ const resting: Snapshot = {
   ...{ lastError: undefined, lastSuccessAtMs: undefined },
 };
 
-/** The row of a server of which only this is known, 10 s after the clock began at noon. */
+/** The row of a server with this part of a snapshot, 10 s after the clock began at noon. */
 function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: number, entry: object = {}): StatusRow {
   const clock = new FakeClock(0, new Date('2026-01-01T12:00:00Z'));
   clock.advance(10_000);
