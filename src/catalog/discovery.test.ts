@@ -247,10 +247,10 @@ describe('a card is looked up', () => {
     ['with.json', 'with.json'],
     ['prod.json', card],
     ['https://here', card],
-  ])('%s at %s', async (given, source) => {
+  ])('for the argument "%s" at %s', async (given, source) => {
     expect((await discovery.card(given)).source).toBe(source);
   });
-  test('but not for a server without a card or a name without a server', async () => {
+  test('neither for a server without a card nor for a name without a server', async () => {
     expect((await failureOf(discovery.card('without'))).details.reason).toBe('no_card');
     expect((await failureOf(discovery.card('x.json'))).details.reason).toBe('no_card');
     expect((await failureOf(discovery.card('nobody'))).code).toBe('server_not_found');

@@ -262,19 +262,22 @@ test.each([
   ['a page of a proxy', 'protocol_error', { reason: 'content_type' }, true],
   ['a 404 of a proxy', 'protocol_error', { httpStatus: 404 }, true],
   ['a timeout', 'timeout', {}, true],
-] as const)('W29 %s: whether the first tools and later ones are read again', async (_what, code, details, isAgain) => {
-  const failure = () => new HostError(code, 'no', details);
-  const later = set([[tool('a')], failure(), [tool('b')]]);
-  await later.learner.begin({ deadlineAtMs: 1_000 });
-  later.learner.changed();
-  await later.clock.advanceAsync(600_000);
-  expect(later.learnt).toEqual(isAgain ? ['a', 'b'] : ['a']);
-  if (code !== 'protocol_error') return;
-  const first = set([failure(), [tool('b')]]);
-  await first.learner.begin({ deadlineAtMs: 1_000 });
-  await first.clock.advanceAsync(600_000);
-  expect(first.learnt).toEqual(isAgain ? ['b'] : []);
-});
+] as const)(
+  'W29 the first tools, and later ones, are read again only after a failure that may be temporary: %s',
+  async (_what, code, details, isAgain) => {
+    const failure = () => new HostError(code, 'no', details);
+    const later = set([[tool('a')], failure(), [tool('b')]]);
+    await later.learner.begin({ deadlineAtMs: 1_000 });
+    later.learner.changed();
+    await later.clock.advanceAsync(600_000);
+    expect(later.learnt).toEqual(isAgain ? ['a', 'b'] : ['a']);
+    if (code !== 'protocol_error') return;
+    const first = set([failure(), [tool('b')]]);
+    await first.learner.begin({ deadlineAtMs: 1_000 });
+    await first.clock.advanceAsync(600_000);
+    expect(first.learnt).toEqual(isAgain ? ['b'] : []);
+  },
+);
 
 test.each([
   ['ten times the duration of the last read', 30, 300],

@@ -107,7 +107,7 @@ export class ListReader {
     try {
       await this.#readOnce(limits);
     } catch (cause) {
-      // May begin a throttle, which also applies to the instances of other clients that are open.
+      // May begin a throttle, which also applies to the open instances of other clients.
       const error = throttle.failed(session.server, cause);
       // A server that answers with an error can still be called.
       if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
@@ -187,7 +187,7 @@ export class ListReader {
       throw error;
     } finally {
       this.#running = undefined;
-      // If no answer came, the time is no sign of work, so no pause follows.
+      // If no answer came, Hostler had no list to process, so no pause follows.
       const tookMs = isUnanswered ? 0 : clock.nowMs() - startedMs;
       this.#pauseUntilMs = clock.nowMs() + Math.min(pauseFactor * tookMs, pauseMsMax);
     }

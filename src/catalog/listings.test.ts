@@ -178,7 +178,7 @@ test('each change increases the revision, and a list that was never read is abse
   expect(known.known('other')).toBeUndefined();
 });
 
-test('a tool that changed without approval is shown as approved, listed twice or once, and a new one not at all', () => {
+test('a tool that changed without approval is shown once, with its approved text, even if listed twice; a new tool is not shown', () => {
   const { learn, shown, texts, pins, known, managed } = open({ pins: 'block' });
   learn(item('t', 'old'));
   expect(shown()).toEqual([]);
@@ -284,28 +284,31 @@ test.each([
     (token: string) => ({ command: undefined, url: 'https://example.com/mcp', headers: { authorization: token } }),
     ['tools/list'],
   ],
-])('E1 with other %s a server counts as unseen until it was asked, and %s', (_what, _shown, given, shown) => {
-  const { known, managed, servers, make } = open();
-  const put = (next: CatalogServer, before: CatalogServer) => {
-    servers.set('a', next);
-    known.restore(next, before);
-    return [known.wasListed(next), [...(known.known('a')?.lists.keys() ?? [])]];
-  };
-  const ann = make(given('ann'));
-  put(ann, managed);
-  known.learnTools(ann, [item('t')], hints);
-  known.learnFacts(ann, facts, offered);
-  known.learnList(ann, 'prompts/list', { items: [item('of ann')], ...hints });
-  const same = make({ ...given('ann'), lazy: true });
-  expect(put(same, ann)).toEqual([true, ['tools/list', 'prompts/list']]);
-  const bob = make(given('bob'));
-  expect(put(bob, same)).toEqual([false, shown]);
-  // A change of another setting leaves the lists outdated until they are read again.
-  const still = make({ ...given('bob'), lazy: true });
-  expect(put(still, bob)).toEqual([false, shown]);
-  known.learnFacts(still, facts, offered);
-  expect(known.wasListed(still)).toBe(true);
-});
+])(
+  'E1 with other %s a server counts as not listed until its lists are read again, and %s',
+  (_what, _shown, given, shown) => {
+    const { known, managed, servers, make } = open();
+    const put = (next: CatalogServer, before: CatalogServer) => {
+      servers.set('a', next);
+      known.restore(next, before);
+      return [known.wasListed(next), [...(known.known('a')?.lists.keys() ?? [])]];
+    };
+    const ann = make(given('ann'));
+    put(ann, managed);
+    known.learnTools(ann, [item('t')], hints);
+    known.learnFacts(ann, facts, offered);
+    known.learnList(ann, 'prompts/list', { items: [item('of ann')], ...hints });
+    const same = make({ ...given('ann'), lazy: true });
+    expect(put(same, ann)).toEqual([true, ['tools/list', 'prompts/list']]);
+    const bob = make(given('bob'));
+    expect(put(bob, same)).toEqual([false, shown]);
+    // A change of another setting leaves the lists outdated until they are read again.
+    const still = make({ ...given('bob'), lazy: true });
+    expect(put(still, bob)).toEqual([false, shown]);
+    known.learnFacts(still, facts, offered);
+    expect(known.wasListed(still)).toBe(true);
+  },
+);
 
 test.each([
   ['variables', (TOKEN: string) => ({ env: { TOKEN } }), ['tools/list', 'prompts/list']],
@@ -314,26 +317,29 @@ test.each([
     (authorization: string) => ({ command: undefined, url: 'https://example.com/mcp', headers: { authorization } }),
     ['tools/list'],
   ],
-])('E1 a stored listing that was read with other %s is shown, and counts as unseen', (_what, given, shown) => {
-  const { known, managed, saved } = open(given('ann'));
-  known.learnTools(managed, [item('t')], hints);
-  known.learnFacts(managed, facts, offered);
-  known.learnList(managed, 'prompts/list', { items: [item('of ann')], ...hints });
-  known.save(managed);
-  const stored = saved.at(-1) as Listing;
-  const restarted = (entry: Record<string, unknown>, listing: Listing) => {
-    const next = open(entry, listing);
-    next.known.restore(next.managed);
-    const lists = [...(next.known.known('a')?.lists.keys() ?? [])];
-    return { ...next, isListed: next.known.wasListed(next.managed), lists };
-  };
-  expect(restarted(given('ann'), stored)).toMatchObject({ isListed: true, lists: ['tools/list', 'prompts/list'] });
-  const bobs = restarted(given('bob'), stored);
-  expect(bobs).toMatchObject({ isListed: false, lists: shown });
-  // The facts are the same, but the next start must know with which variables they were read.
-  bobs.known.learnFacts(bobs.managed, facts, offered);
-  bobs.known.save(bobs.managed);
-  expect(restarted(given('bob'), bobs.saved.at(-1) as Listing).isListed).toBe(true);
-  // A listing of an earlier version of Hostler does not say how it was read.
-  expect(restarted(given('bob'), { ...stored, inputs: undefined }).isListed).toBe(true);
-});
+])(
+  'E1 a stored listing that was read with other %s is shown, and its server counts as not listed',
+  (_what, given, shown) => {
+    const { known, managed, saved } = open(given('ann'));
+    known.learnTools(managed, [item('t')], hints);
+    known.learnFacts(managed, facts, offered);
+    known.learnList(managed, 'prompts/list', { items: [item('of ann')], ...hints });
+    known.save(managed);
+    const stored = saved.at(-1) as Listing;
+    const restarted = (entry: Record<string, unknown>, listing: Listing) => {
+      const next = open(entry, listing);
+      next.known.restore(next.managed);
+      const lists = [...(next.known.known('a')?.lists.keys() ?? [])];
+      return { ...next, isListed: next.known.wasListed(next.managed), lists };
+    };
+    expect(restarted(given('ann'), stored)).toMatchObject({ isListed: true, lists: ['tools/list', 'prompts/list'] });
+    const bobs = restarted(given('bob'), stored);
+    expect(bobs).toMatchObject({ isListed: false, lists: shown });
+    // The facts are the same, but the next start must know with which variables they were read.
+    bobs.known.learnFacts(bobs.managed, facts, offered);
+    bobs.known.save(bobs.managed);
+    expect(restarted(given('bob'), bobs.saved.at(-1) as Listing).isListed).toBe(true);
+    // A listing of an earlier version of Hostler does not say how it was read.
+    expect(restarted(given('bob'), { ...stored, inputs: undefined }).isListed).toBe(true);
+  },
+);

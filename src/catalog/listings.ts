@@ -202,7 +202,10 @@ export class Listings {
     this.#revise(server, record);
   }
 
-  /** Stores a changed listing: one write for all lists of a run. After a failure, the next changed list is stored with it. */
+  /**
+   * Stores a changed listing: one write for all lists of a run. If the write fails, the listing is written again with the next change of a
+   * list.
+   */
   save(server: CatalogServer): void {
     const { findServer, store, onProblem } = this.#parts;
     const { name } = server.definition;

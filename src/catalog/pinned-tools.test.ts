@@ -85,7 +85,7 @@ test('E2 a text from a list that was never compared is checked by its own hash',
   expect(shown([item('other', 'unseen')])).toEqual([['other', 'new', true, 'unseen']]);
 });
 
-test('E21 a trusted server is shown as it is listed', () => {
+test('E21 the tools of a trusted server are shown as they are listed', () => {
   const { list, shown } = open(true);
   list(good);
   list(evil);

@@ -3,7 +3,7 @@ import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import { RowNames, RowSets, rowSetSchema } from './row-sets.js';
 
-test('many lookups of one tick are one query, and writes meanwhile count', async () => {
+test('many lookups of one tick are one query, and find rows that are written in the same tick', async () => {
   let reads = 0;
   const rows = ['a'];
   const names = new RowNames(() => {

@@ -2,7 +2,7 @@
  * Marks of servers in state.db that outlive the host: `stopped` by an operator, `slow` to list its tools at a cold start.
  * Not here: the effect of a mark (host/servers.ts, startup-listing.ts).
  *
- * Invariants: at most `marksMax` marks; the oldest is deleted first. A mark counts in memory even if it could not be written.
+ * Invariants: at most `marksMax` marks; the oldest is deleted first. A mark that could not be written still applies in this process.
  */
 import type Database from 'libsql';
 import { setBounded } from '../../kernel/bounded-map.js';
