@@ -38,7 +38,7 @@ describe('servers that fail together', () => {
   test.each([
     ['three servers are too few to tell', 3, [0, 1, 2]],
     ['half is not more than half', 4, [0, 1]],
-    ['one server that fails ten times is one', 4, Array.from({ length: 10 }, () => 0)],
+    ['one server that fails ten times counts once', 4, Array.from({ length: 10 }, () => 0)],
   ])('%s', (_title, servers, failures) => {
     const { guard, fail } = guardOf(servers);
     fail(...failures);

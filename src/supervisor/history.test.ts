@@ -175,7 +175,7 @@ describe('the next host', () => {
     expect([second.server.starts, second.snapshot().state]).toEqual([1, 'parked']);
   });
 
-  test('D-16 gives a server that was parked for a small budget one try too, long after its window', async () => {
+  test('D-16 gives one try to a server that was parked with a small budget too, even long after the window of that budget', async () => {
     const machine = aMachine();
     const plan = { ...defaultPlan, maxRestarts: 1 };
     const first = machine.host({ plan });

@@ -26,7 +26,7 @@ test.each<[ErrorCode, HostErrorOptions, string]>([
   ['invalid_spec', {}, 'permanent'],
   ['timeout', { reason: 'start_timeout' }, 'transient'],
   ['needs_reauth', {}, 'auth'],
-])('%s %o is %s', (code, details, kind) => {
+])('a failure %s with details %o is %s', (code, details, kind) => {
   expect(classifyFailure(new HostError(code, 'm', details))).toBe(kind);
 });
 

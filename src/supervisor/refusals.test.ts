@@ -4,7 +4,7 @@ import { unexpectedError } from './refusals.js';
 import { Run } from './run.js';
 import { StartGate } from './start-gate.js';
 
-test('E18 it has the thrown error as text and cause, without secrets', () => {
+test('E18 an unexpected error has the thrown error as text and cause, without secrets', () => {
   const cause = new TypeError('Invalid URL: https://x/?token=abcdef123456\u001b[2J');
   const error = unexpectedError('docs', cause, (text) => text.replace('Invalid', 'Wrong'));
   expect(error.message).toContain("server 'docs' could not be opened: unexpected error: TypeError: Wrong URL");
@@ -18,11 +18,11 @@ test.each([
   ['nothing', undefined, 'undefined'],
   ['something that cannot be written', Object.create(null), 'object'],
   ['an error without texts', Object.assign(new Error('x'), { name: Object.create(null), message: {} }), 'object: .*'],
-])('E18 the thrown value may be %s', (_name, thrown, text) => {
+])('E18 an unexpected error can be made from %s', (_name, thrown, text) => {
   expect(unexpectedError('docs', thrown, String).message).toMatch(new RegExp(`unexpected error: ${text}$`));
 });
 
-test('E18 a run that fails with it reports its cause', async () => {
+test('E18 a run that fails with an unexpected error reports the cause of the error', async () => {
   const clock = new FakeClock();
   const failures: unknown[] = [];
   const ignore = () => {};

@@ -95,7 +95,7 @@ describe('chance', () => {
   });
 
   test.each(['connect_failed', 'transport', 'overloaded'])(
-    'W30 after %s a server without a process is probed soon',
+    'W30 after %s a server without a process is probed within seconds',
     (code) => {
       const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
       const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
@@ -105,11 +105,14 @@ describe('chance', () => {
     },
   );
 
-  test.each(['timeout', 'protocol_error'])('W30 after %s it is probed as seldom as before', (code) => {
-    const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
-    const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
-    expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(300_000);
-  });
+  test.each(['timeout', 'protocol_error'])(
+    'W30 after %s a server without a process is probed as seldom as one with a process',
+    (code) => {
+      const remote = { ...defaultPlan, lossProbeMsMax: 15_000 };
+      const ledger = { ...emptyLedger, failedProbes: 9, parked: { reason: { code, message: '' }, atMs: 0 } };
+      expect(probeDelayMs(ledger, remote, () => 0.5)).toBe(300_000);
+    },
+  );
 
   test('W30 a call that finds the server unreachable brings the next probe nearer, and never delays it', () => {
     const reason = { code: 'connect_failed', message: '' };

@@ -26,13 +26,13 @@ export const defaultPlan = {
   probeMs: 60_000,
   probeMsMax: 300_000,
   /**
-   * Upper bound of the interval while the server cannot be reached or answers 429. Infinity for a server whose probes start a
-   * process.
+   * Upper bound of the interval between probes while the server cannot be reached or answers 429. Infinity for a server whose probes start
+   * a process.
    */
   lossProbeMsMax: Number.POSITIVE_INFINITY,
   /** Share of the delay by which a probe may be earlier or later. */
   probeJitter: 0.2,
-  /** Time during which calls cannot wake a parked server. */
+  /** Time after a server was parked, and after its next probe, during which calls cannot wake it. */
   wakeAfterMs: 5_000,
   /** `eject` never probes; only a reload or start by an operator starts the server again. */
   onExhausted: 'park' as 'park' | 'eject',
@@ -96,7 +96,7 @@ export function restartDelayMs(
   return full / 2 + (random() * full) / 2;
 }
 
-/** Without jitter: doubles with each restart in the window, up to a limit. */
+/** The delay without jitter: it doubles with each restart in the window, up to a limit. */
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
   backoffMs(delayMs, restarts - 1, delayMsMax);
 

@@ -50,7 +50,7 @@ describe('S2 revival on a fake clock:', () => {
     [0.5, [75, 150, 300, 600, 1_200]],
     [1, [100, 200, 400, 800, 1_600]],
   ])(
-    'with chance %d an unproven server waits exactly %j ms, and is ready its own start later',
+    'with chance %d an unproven server waits exactly %j ms, and is ready after the time of its own start',
     async (chance, delaysMs) => {
       const bench = setUp(chance);
       await bench.clock.advanceAsync(0);
@@ -74,7 +74,7 @@ describe('S2 revival on a fake clock:', () => {
     expect(bench.delaysMs).toEqual([delayMs]);
   });
 
-  test('the delay counts from the loss: what closing takes is part of it', async () => {
+  test('the delay begins with the loss: the time for closing is part of it', async () => {
     const bench = setUp(1);
     bench.server.next = () => ({ closeMs: 30 });
     await bench.clock.advanceAsync(0);

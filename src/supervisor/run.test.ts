@@ -65,7 +65,7 @@ test('a failed run is closed at once', async () => {
   expect(said).toEqual(['opened', 'closed']);
 });
 
-test('a run that must wait for another takes no place before, and can be withdrawn', async () => {
+test('a run that waits for the end of another one takes no place at the start gate until then, and can be withdrawn', async () => {
   const clock = new FakeClock();
   const gate = new StartGate(clock, { concurrent: 1 });
   let leave = () => {};

@@ -76,7 +76,7 @@ function drive({
 }
 
 describe('starting', () => {
-  test('a lazy server waits until it is wanted, and is opened once however many want it', () => {
+  test('a lazy server waits until a call needs it, and is opened once for any number of calls', () => {
     const server = drive();
     expect(server.state().kind).toBe('registered');
     for (let i = 0; i < 10; i++) server.on({ kind: 'wanted' });
@@ -191,10 +191,10 @@ describe('losing a run', () => {
 
 describe('proving', () => {
   test.each([
-    ['30 s alive', (server: ReturnType<typeof drive>) => server.advance(30_000), true],
-    ['29 s alive', (server: ReturnType<typeof drive>) => server.advance(29_000), false],
+    ['a run is proven after 30 s', (server: ReturnType<typeof drive>) => server.advance(30_000), true],
+    ['a run is not proven after 29 s', (server: ReturnType<typeof drive>) => server.advance(29_000), false],
     [
-      'a call and 5 s alive',
+      'a run is proven after a call and 5 s',
       (server: ReturnType<typeof drive>) => {
         server.on({ kind: 'call_succeeded', run: 1 });
         server.advance(5_000);
@@ -202,7 +202,7 @@ describe('proving', () => {
       true,
     ],
     [
-      'a call and 4 s alive',
+      'a run is not proven after a call and 4 s',
       (server: ReturnType<typeof drive>) => {
         server.on({ kind: 'call_succeeded', run: 1 });
         server.advance(4_000);
@@ -336,40 +336,46 @@ describe('authorization', () => {
   ];
   const table = refusals.flatMap(([was, refuse]) => wakes.map(([by, wake]) => ({ was, refuse, by, wake })));
 
-  test.each(table)('D-33 $was and woken by $by, a failure is charged as any other', ({ refuse, wake }) => {
-    for (const onExhausted of ['park', 'eject'] as const) {
-      const server = drive({ plan: { onExhausted } });
+  test.each(table)(
+    'D-33 a failure, after the server was $was and woken by $by, is charged as any other',
+    ({ refuse, wake }) => {
+      for (const onExhausted of ['park', 'eject'] as const) {
+        const server = drive({ plan: { onExhausted } });
+        server.on({ kind: 'wanted' });
+        refuse(server);
+        expect(server.state()).toMatchObject({ kind: 'auth_required', ledger: emptyLedger });
+        wake(server);
+        server.failToOpen();
+        expect(server.state()).toMatchObject({
+          kind: 'backing_off',
+          ledger: { restartsAtMs: [server.nowMs()], unprovenStarts: 1, parked: undefined },
+        });
+        // The server has the rest of its budget, not more.
+        for (let i = 0; i < 5; i++) {
+          expect(server.state().kind).toBe('backing_off');
+          server.advance(5_000);
+          server.failToOpen();
+        }
+        expect(server.state().kind).toBe(onExhausted === 'park' ? 'parked' : 'ejected');
+      }
+    },
+  );
+
+  test.each(table)(
+    'D-33 the loss of a run, after the server was $was and woken by $by, is charged as any other',
+    ({ refuse, wake }) => {
+      const server = drive();
       server.on({ kind: 'wanted' });
       refuse(server);
-      expect(server.state()).toMatchObject({ kind: 'auth_required', ledger: emptyLedger });
       wake(server);
-      server.failToOpen();
-      expect(server.state()).toMatchObject({
-        kind: 'backing_off',
-        ledger: { restartsAtMs: [server.nowMs()], unprovenStarts: 1, parked: undefined },
-      });
-      // The server has the rest of its budget, not more.
-      for (let i = 0; i < 5; i++) {
-        expect(server.state().kind).toBe('backing_off');
-        server.advance(5_000);
-        server.failToOpen();
-      }
-      expect(server.state().kind).toBe(onExhausted === 'park' ? 'parked' : 'ejected');
-    }
-  });
-
-  test.each(table)('D-33 $was and woken by $by, a run that is lost is charged as any other', ({ refuse, wake }) => {
-    const server = drive();
-    server.on({ kind: 'wanted' });
-    refuse(server);
-    wake(server);
-    server.up();
-    server.lose();
-    expect(server.state()).toMatchObject({ kind: 'backing_off', ledger: { unprovenStarts: 1 } });
-  });
+      server.up();
+      server.lose();
+      expect(server.state()).toMatchObject({ kind: 'backing_off', ledger: { unprovenStarts: 1 } });
+    },
+  );
 
   test.each(wakes)(
-    'D-33 a server that was parked before it was refused is on probation when started by %s',
+    'D-33 a server that was parked before its token was refused starts as a probe when started by %s',
     (_by, wake) => {
       const server = drive();
       server.on({ kind: 'wanted' });

@@ -155,7 +155,7 @@ export function startGates(clock: Clock): { readonly processes: Gate; readonly c
   };
 }
 
-/** A gate that queues a request only after the predecessor of its server has ended. */
+/** A gate that queues a request only after `gone`, the end of the server that had the name before. */
 export const gateAfter = (gone: Promise<unknown>, gate: Gate): Gate => ({
   enter(request) {
     let isWithdrawn = false;

@@ -385,7 +385,7 @@ describe('starts and restarts', () => {
 });
 
 test.each([0, 1, 20])(
-  'W20 with `maxRestarts` %i a server that never starts is restarted so often, then parked',
+  'W20 with `maxRestarts` %i a server that never starts is restarted that many times, then parked',
   async (maxRestarts) => {
     const { clock, supervisor, server } = setUp({ plan: { ...defaultPlan, maxRestarts } });
     server.next = () => failing;
@@ -495,7 +495,7 @@ describe('a suspect server', () => {
     ['fails', async () => false],
     ['throws', () => Promise.reject(new Error('gone'))],
     ['gets no answer', () => new Promise<boolean>(() => {})],
-  ])('that %s is replaced', async (_how, verify) => {
+  ])('is replaced if its check %s', async (_how, verify) => {
     const { acquire, clock, supervisor, server } = await suspect(verify);
     acquire().catch(() => {});
     await clock.advanceAsync(5_200);
@@ -506,7 +506,7 @@ describe('a suspect server', () => {
   test.each([
     ['fails', async () => false],
     ['gets no answer', () => new Promise<boolean>(() => {})],
-  ])('W7 that %s while it works on a call is not replaced', async (_how, verify) => {
+  ])('W7 is not replaced while it works on a call, even if its check %s', async (_how, verify) => {
     const { acquire, clock, server, supervisor } = await suspect(verify);
     const waiting = acquire();
     // A request that could not be sent for a while reached the server after it became suspect.
