@@ -53,7 +53,7 @@ test.each([
   ['a transport in use', () => Object.assign(near(), { onmessage: () => {} }), /onmessage/],
   ['a client of SDK 1', () => new Client1(info), /is a client/],
   ['a client of SDK 2', () => new client2.Client(info), /is a client/],
-  ['nothing', () => undefined, /neither/],
+  ['undefined', () => undefined, /neither/],
   ['a text', () => 'node server.js', /neither/],
   [
     'an object that throws when it is looked at',
@@ -64,6 +64,6 @@ test.each([
     }),
     /cannot be inspected/,
   ],
-])('E23 %s cannot', async (_title, make, why) => {
+])('E23 %s cannot be attached', async (_title, make, why) => {
   expect(attachProblem(await make())).toMatch(why);
 });

@@ -174,7 +174,7 @@ export class AttachedChannel implements Channel {
     const sent = this.#noteRequest(frame);
     let sending: Promise<unknown>;
     try {
-      // Inside the block, because `then` of the returned value may also throw.
+      // Inside the `try`, because `then` of the returned value may also throw.
       sending = Promise.resolve(this.#transport.send(JSON.parse(frameText(frame)), sent && this.#sendOptions(sent)));
     } catch (error) {
       this.#sendFailed(frame, error);

@@ -137,7 +137,7 @@ export class ConnectionSlots {
 
 /** Maximum number of messages in flight. Further messages wait. */
 export const oneWayConnections = 16;
-/** The time starts when a message gets a connection, so a message that had to wait has its full time. */
+/** Time for one message. It starts when the message gets a connection, so a message that had to wait has its full time. */
 export const oneWayTimeoutMs = 10_000;
 const messagesMax = 256;
 const bytesMax = 1024 * 1024;

@@ -6,7 +6,7 @@
 export interface Challenge {
   /** Lower case. */
   readonly scheme: string;
-  /** Names in lower case; of two equal names the first counts. */
+  /** Names in lower case. Of two equal names the first one is used. */
   readonly params: ReadonlyMap<string, string>;
 }
 

@@ -65,7 +65,7 @@ test.each([
   ['http://user:secret@example.com/', 'url_userinfo'],
   ['http://10.0.0.1\\@example.com/', 'address_refused'],
   ['http://[::1]/', 'address_refused'],
-])('%s is refused where it is read', (text, reason) => {
+])('a server may not send the URL %s', (text, reason) => {
   const checked = checkUrl(text, 'public', 'evil');
   expect(isHostError(checked) && checked.details.reason).toBe(reason);
 });

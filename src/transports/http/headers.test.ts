@@ -10,9 +10,9 @@ describe('configured headers', () => {
     ['a line break in the value', { 'X-A': 'a\r\nX-B: b' }, 'headers.X-A'],
     ['a NUL in the value', { 'X-A': 'a\0' }, 'headers.X-A'],
     ['a character beyond Latin-1', { 'X-A': '日' }, 'headers.X-A'],
-    ['the length', { 'Content-Length': '1' }, 'headers.Content-Length'],
-    ['the host', { Host: 'elsewhere' }, 'headers.Host'],
-    ['the session', { 'MCP-Session-Id': 'x' }, 'headers.MCP-Session-Id'],
+    ['a header for the length', { 'Content-Length': '1' }, 'headers.Content-Length'],
+    ['a header for the host', { Host: 'elsewhere' }, 'headers.Host'],
+    ['a header for the session', { 'MCP-Session-Id': 'x' }, 'headers.MCP-Session-Id'],
   ])('%s is refused, naming the field and not the value', (_name, headers, field) => {
     expect(() => configuredHeaders('fake', headers as Record<string, string>)).toThrow(
       expect.objectContaining({ code: 'invalid_spec', details: { server: 'fake', field } }),

@@ -12,7 +12,7 @@ test.each([
   ['soon', undefined],
   ['-5', undefined],
   ['1.5', undefined],
-])('Retry-After %j means %j', (value, expected) => {
+])('Retry-After %j, read in ms: %j', (value, expected) => {
   expect(parseRetryAfter(value, new Date('2026-01-01T00:00:00Z'))).toBe(expected);
 });
 
@@ -23,7 +23,7 @@ test.each([
   [503, {}, 'transport', undefined],
   [503, { 'retry-after': 'soon' }, 'transport', undefined],
   [502, { 'retry-after': '7' }, 'transport', undefined],
-] as const)('W11 status %d with %j is %s', (status, headers, code, retryAfterMs) => {
+] as const)('W11 status %d with %j is the error %s', (status, headers, code, retryAfterMs) => {
   const now = new Date('2026-01-01T00:00:00Z');
   const error = statusError({
     server: 'x',

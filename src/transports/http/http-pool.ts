@@ -52,7 +52,7 @@ export function openPool(spec: HttpSpec, deps: HttpDeps, connections: number): D
   return absolute(new (undici().Pool)(proxy.origin, { ...options, connect: direct }), url, proxyHeaders(proxy));
 }
 
-/** Makes a pool of a proxy send requests for absolute URLs of one origin. */
+/** Changes the pool of a proxy: its requests get absolute URLs of one origin. */
 function absolute(pool: Dispatcher, { origin, host }: URL, authorization: readonly string[]): Dispatcher {
   const dispatch = pool.dispatch.bind(pool);
   pool.dispatch = (options, handler) => {

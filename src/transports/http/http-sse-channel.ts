@@ -79,7 +79,7 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
   readonly kind = 'http-sse';
   readonly #decoder = new MessageDecoder(this.counters);
   readonly #stream: GetStream;
-  /** Called once. The argument is undefined when the endpoint is known. */
+  /** Called once. The argument is undefined if the endpoint was announced in time. */
   #onOpened: ((error: HostError | undefined) => void) | undefined;
   #early: Buffer[] = [];
   #earlyBytes = 0;

@@ -444,10 +444,10 @@ describe('a refusal', () => {
   });
 
   test.each([
-    ['its own name', 1, 404],
-    ['the id of no request', null, 404],
-    ['its own name', 1, 400],
-  ])('X18 an error that nests too deep, in %s with status %3$i, is not parsed', (_name, id, status) => {
+    ['its own id', 1, 404],
+    ['no id', null, 404],
+    ['its own id', 1, 400],
+  ])('X18 an error that nests too deep is not parsed: with %s (%s) and status %i', (_name, id, status) => {
     const { call, look } = newCall({ sessionId: 's' });
     call.head(status, json);
     call.data(Buffer.from(`{"jsonrpc":"2.0","id":${id},"error":${'['.repeat(200)}x${']'.repeat(200)}}`));

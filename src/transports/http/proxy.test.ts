@@ -32,7 +32,7 @@ describe('the proxy of a URL', () => {
     ['ample.com', false],
     ['b.example.com', false],
     ['', false],
-  ])('NO_PROXY=%s', (list, isDirect) => {
+  ])('with NO_PROXY="%s", a.example.com:8443 is reached without the proxy: %s', (list, isDirect) => {
     expect(hostOf('https://a.example.com:8443', { HTTPS_PROXY: proxy, NO_PROXY: list }) === undefined).toBe(isDirect);
   });
 

@@ -33,9 +33,9 @@ test.each<[string, string, Seen[]]>([
   ['CR ends lines', 'data: a\r\rdata: b\r\r', [{ data: 'a' }, { data: 'b' }]],
   ['CRLF ends lines', 'data: a\r\n\r\ndata: b\r\n\r\n', [{ data: 'a' }, { data: 'b' }]],
   ['line ends may be mixed', 'data: a\r\ndata: b\rdata: c\n\r\n', [{ data: 'a\nb\nc' }]],
-  ['comments are nothing', ': ping\n\n:\n\ndata: a\n: in between\ndata: b\n\n', [{ data: 'a\nb' }]],
-  ['a mark before the first line', '\ufeffdata: a\n\n', [{ data: 'a' }]],
-  ['a mark later is part of the name', 'data: a\n\n\ufeffdata: b\n\n', [{ data: 'a' }]],
+  ['comments are ignored', ': ping\n\n:\n\ndata: a\n: in between\ndata: b\n\n', [{ data: 'a\nb' }]],
+  ['a byte order mark before the first line is ignored', '\ufeffdata: a\n\n', [{ data: 'a' }]],
+  ['a byte order mark on a later line is part of the field name', 'data: a\n\n\ufeffdata: b\n\n', [{ data: 'a' }]],
   [
     'id, event and retry',
     'id: 7\nevent: message\nretry: 500\ndata: x\n\n',
@@ -72,7 +72,7 @@ test('however the bytes are cut, the events are the same', () => {
 describe('size', () => {
   const big = (bytes: number) => Buffer.concat([Buffer.from('data: '), Buffer.alloc(bytes, 0x61), Buffer.from('\n\n')]);
 
-  test('an event of just the limit passes, one byte more does not', () => {
+  test('an event of exactly the limit passes, an event with one byte more does not', () => {
     expect(parse([big(1_000)]).events[0]?.data).toHaveLength(1_000);
     expect(parse([big(1_001)])).toEqual({ events: [], tooLarge: [1_001] });
   });
@@ -84,7 +84,7 @@ describe('size', () => {
     expect(tooLarge[0]).toBeLessThan(1_100);
   });
 
-  test('many small lines add up', () => {
+  test('many small lines of one event add up to the limit', () => {
     expect(parse([Buffer.from('data:\n'.repeat(1_100)), Buffer.from('\n')])).toMatchObject({
       events: [],
       tooLarge: [1_001],
@@ -95,8 +95,8 @@ describe('size', () => {
     ['in one chunk', [big(2_000)], 'aaa'],
     ['in an unfinished line', [Buffer.from(`event: message\ndata: abc${'x'.repeat(2_000)}`)], 'abc'],
     ['over several lines', [Buffer.from(`data: ab\ndata:c${'x'.repeat(2_000)}\n`)], 'ab\n'],
-    ['in no data', [Buffer.from(`other: abc${'x'.repeat(2_000)}`)], ''],
-  ])('W14 the first bytes of its data are reported: %s', (_name, chunks, expected) => {
+    ['none if the event has no data', [Buffer.from(`other: abc${'x'.repeat(2_000)}`)], ''],
+  ])('W14 the first bytes of data of an event above the limit are reported: %s', (_name, chunks, expected) => {
     const heads: string[] = [];
     const parser = new SseParser(
       1_000,
@@ -107,7 +107,7 @@ describe('size', () => {
     expect(heads).toEqual([expected]);
   });
 
-  test('after that the parser ignores all bytes', () => {
+  test('after an event above the limit the parser ignores all bytes', () => {
     expect(parse([big(2_000), Buffer.from('data: x\n\n')]).events).toEqual([]);
   });
 });

@@ -12,7 +12,7 @@ test('only the parts of undici in use are loaded', () => {
   expect(loaded.filter((file) => file.includes('/lib/web/'))).toEqual([]);
 });
 
-test('undici runs under a flag of V8, which a start does not have', () => {
+test('undici is loaded with a flag of V8 that a start without HTTP servers does not set', () => {
   const cachedData = withStartFlags(() => new Script('(() => 1)()').createCachedData());
   requireUndici();
   // Another source of the same length: V8 keeps compiled scripts, and then does not look at the cache.

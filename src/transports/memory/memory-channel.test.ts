@@ -104,7 +104,7 @@ test('a handler that throws loses only its own frame', async () => {
   expect([got.length, errors.length]).toEqual([1, 1]);
 });
 
-test('a server of the SDK works on it', async () => {
+test('a server of the MCP SDK works on a memory channel', async () => {
   const { channel, server } = createMemoryLink();
   const heard = new RecordingListener();
   channel.start(heard);

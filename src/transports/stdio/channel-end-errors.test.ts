@@ -14,7 +14,7 @@ test.each(endings)('the error for %s names the server, and quotes its last line 
 test.each([
   ['queued', 'not_executed', "server 'files' exited with code 4 before the request was sent"],
   ['writing', 'uncertain', "server 'files' exited with code 4 while the request was being sent"],
-] as const)('a frame that was %s is %s', (phase, execution, message) => {
+] as const)('a frame in the phase "%s" is %s', (phase, execution, message) => {
   const error = frameError('files', 'exit', exit, phase);
   expect(error.message).toBe(message);
   expect(error.details).toMatchObject({ phase, execution, exitCode: 4 });

@@ -8,7 +8,7 @@ test.each<[string, object]>([
   ['no handle', {}],
   ['a missing handle', { _handle: null }],
   ['a handle that cannot read into a given buffer', { _handle: { readStart: () => 0 } }],
-])('a stream with %s is read by `data` events, and stays the stream to wait for', async (_name, members) => {
+])('a stream with %s is read by `data` events, and is itself the stream to wait for', async (_name, members) => {
   const stream = Object.assign(new PassThrough(), members);
   const read: string[] = [];
   expect(readIntoSharedBuffer(stream, (bytes) => read.push(bytes.toString()))).toBe(stream);

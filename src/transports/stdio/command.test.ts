@@ -48,7 +48,7 @@ test.each([
   ['onlyPlain', 'EACCES'],
   ['./one/onlyPlain', 'EACCES'],
   ['./two/tool/inside', 'ENOTDIR'],
-])('%s is refused as %s, with a hint', async (command, reason) => {
+])('the command %s is refused as %s, with a hint', async (command, reason) => {
   const error = await find(command).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({
     code: 'connect_failed',
@@ -63,7 +63,7 @@ test.each([
 test.each([
   ['gone', 'ENOENT'],
   ['two/tool', 'ENOTDIR'],
-])('a working directory %s is refused as %s', async (cwd, reason) => {
+])('the working directory "%s" is refused as %s', async (cwd, reason) => {
   await expect(find('tool', { cwd: path.join(dir, cwd) })).rejects.toMatchObject({
     code: 'connect_failed',
     details: { reason, field: 'cwd' },

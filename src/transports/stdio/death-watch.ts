@@ -1,15 +1,12 @@
 /**
- * A small shell process that outlives Hostler. When Hostler dies, the stdin of the shell closes, and the shell ends the groups
- * of all listed children.
- * Not here: cleanup if the death watch was killed too (reaper.ts).
- * Invariants: the shell signals only listed groups, and never a reused group number. It never keeps Hostler alive. With an
- * empty list it exits.
- * A group belongs to this Hostler while its leader has the listed start time. After the exit of the leader, a member must have
- * the run marker. A group seen empty is dropped. Without /proc a shell can read neither start times nor markers. Then every
- * listed group counts until it was seen empty.
- * A child has no pid during its spawn, so its run is recorded before the spawn. The shell finds the child by the marker of that run.
- * Without /proc it cannot; then the recorded run stays in the journal, and the next start reports it. Between the death of the
- * shell and the start of its successor, only the journal lists the children.
+ * A small shell process that outlives Hostler. When Hostler dies, the stdin of the shell closes, and the shell ends the groups of all
+ * listed children. Not here: cleanup if the death watch was killed too (reaper.ts). Invariants: the shell signals only listed groups, and
+ * never a reused group number. It never keeps Hostler alive. With an empty list it exits. A group belongs to this Hostler while its leader
+ * has the listed start time. After the exit of the leader, a member must have the run marker. A group seen empty is dropped. Without /proc
+ * a shell can read neither start times nor markers. Then every listed group is taken to belong to this Hostler until it was seen empty. A
+ * child has no pid during its spawn, so its run is recorded before the spawn. The shell finds the child by the marker of that run. Without
+ * /proc it cannot; then the recorded run stays in the journal, and the next start reports it. Between the death of the shell and the start
+ * of its successor, only the journal lists the children.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';

@@ -78,7 +78,7 @@ test('with an unreadable process table no escaped process is found, and the stop
   expect(await escaped.find(run(10, 'a.1'))).toEqual([]);
 });
 
-describe('the count of a server', () => {
+describe('the count of escaped processes of a server', () => {
   /** Processes with the mark of their server's run. They can end, and their pids can be reused. */
   function marked(...processes: (readonly [pid: number, server: string])[]) {
     const { table, escaped } = setUp(...processes.map(([pid, server]) => ({ pid, mark: server })));
@@ -92,7 +92,7 @@ describe('the count of a server', () => {
     return { table, gone, changed, escaped, found: (server: string) => escaped.find(run(9_000, server, server)) };
   }
 
-  test('includes processes that still run, and is exact at each read', async () => {
+  test('includes only processes that still run at the time of the read', async () => {
     const { escaped, found, gone, changed } = marked([1, 'a'], [2, 'a'], [4, 'b']);
     await Promise.all([found('a'), found('b')]);
     expect([escaped.countOf('a'), escaped.countOf('b'), escaped.countOf('c')]).toEqual([2, 1, 0]);

@@ -66,7 +66,7 @@ describe('the journal', () => {
     file.close();
   });
 
-  test('still has runs that were recorded before their spawn after a rewrite', () => {
+  test('still has, after a rewrite, the runs that were recorded before their spawn', () => {
     const file = journal();
     file.starting({ run: 0, server: 'docs' });
     for (let run = 1; run <= 2_000; run++) {

@@ -59,7 +59,7 @@ describe('the reaper signals', () => {
     expect(files).toEqual([]);
   });
 
-  test('one that ignores SIGTERM is killed after a second', async () => {
+  test('with SIGKILL a group that ignores SIGTERM for a second', async () => {
     plant([{ header }, started(50)]);
     const { table } = await run({ pid: 50, stubborn: true });
     expect(table.signals.map(([, signal]) => signal)).toEqual(['SIGTERM', 'SIGCONT', 'SIGKILL']);
@@ -131,10 +131,10 @@ describe('the reaper signals', () => {
     ['a pid given to another process', [{ header }, started(50, 100)], { pid: 50, startTicks: 101 }],
     ['a process that leads no group', [{ header }, started(50)], { pid: 50, pgid: 40 }],
     ['a child that has ended', [{ header }, started(50), { ended: { pid: 50, run: 50 } }], { pid: 50 }],
-    ['another boot', [{ header: { ...header, bootId: 'boot-before' } }, started(50)], { pid: 50 }],
+    ['a process of another boot', [{ header: { ...header, bootId: 'boot-before' } }, started(50)], { pid: 50 }],
     ['init', [{ header }, started(1), started(0), started(-50)], { pid: 1 }],
     [
-      'hostile numbers',
+      'hostile process numbers',
       [{ header }, { started: { pid: '50', startTicks: 100, run: 1 } }, '{"started":{"pid":1e99}}'],
       { pid: 50 },
     ],
@@ -148,14 +148,14 @@ describe('the reaper signals', () => {
   test.each<[string, object, FakeProcess[]]>([
     ['whose owner lives', header, [{ pid: 9, startTicks: 5 }]],
     ['of another container', { ...header, pidSpace: 'pid:[2]' }, []],
-  ])('a journal %s is not touched', async (_name, theirs, processes) => {
+  ])('no process of a journal %s, and keeps the journal', async (_name, theirs, processes) => {
     plant([{ header: theirs }, started(50)]);
     const { table, files } = await run({ pid: 50 }, ...processes);
     expect(table.signals).toEqual([]);
     expect(files).toHaveLength(1);
   });
 
-  test('a zombie owner, and an owner whose pid was reused, count as dead', async () => {
+  test('the children of an owner that is a zombie, or whose pid was reused', async () => {
     plant([{ header }, started(50)]);
     plant([{ header: { ...header, ownerPid: 8 } }, started(60)], 'other.children');
     const { table } = await run(
@@ -188,27 +188,24 @@ describe('a journal', () => {
     ['that is empty', () => plant([]), undefined],
     ['that a neighbour has just begun', () => plant([], `${name}.new`), undefined],
     ['that a neighbour has half written', () => plant(['{"header":{"inst'], `${name}.new`), undefined],
-  ])(
-    'a journal %s stays, ends no process, and is reported unless that is normal',
-    async (_name, make, reason, read) => {
-      make();
-      const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
-      expect(files).toHaveLength(1);
-      expect(table.signals).toEqual([]);
-      expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
-      expect(problems.map(({ details }) => details.reason)).toEqual(reason === undefined ? [] : [reason]);
-      for (const { message } of problems) expect(message).toContain(name);
-    },
-  );
+  ])('%s stays, ends no process, and is reported unless its state is normal', async (_name, make, reason, read) => {
+    make();
+    const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
+    expect(files).toHaveLength(1);
+    expect(table.signals).toEqual([]);
+    expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
+    expect(problems.map(({ details }) => details.reason)).toEqual(reason === undefined ? [] : [reason]);
+    for (const { message } of problems) expect(message).toContain(name);
+  });
 
-  test('a journal that was being rewritten when its owner died is used, and removed too', async () => {
+  test('that was being rewritten when its owner died is used, and removed too', async () => {
     plant([{ header }, started(50)], `${name}.new`);
     const { table, files } = await run({ pid: 50 });
     expect(table.signals).toEqual([[-50, 'SIGTERM']]);
     expect(files).toEqual([]);
   });
 
-  test('a journal with a process that outlives SIGKILL stays for the next start', async () => {
+  test('with a process that outlives SIGKILL stays for the next start', async () => {
     plant([{ header }, started(50)]);
     plant([{ header }, started(60)], 'other.children');
     const { report, files } = await run({ pid: 50, stuck: true }, { pid: 60 });
@@ -216,9 +213,9 @@ describe('a journal', () => {
     expect(files).toEqual([name]);
   });
 
-  test.each([0o770, 0o702])('a journal in a directory with mode %o is not read', async (mode) => {
+  test.each(['770', '702'])('in a directory with mode %s is not read', async (octal) => {
     plant([{ header }, started(50)]);
-    chmodSync(stateDir, mode);
+    chmodSync(stateDir, Number.parseInt(octal, 8));
     const table = new FakeProcesses({ pid: 50 });
     await expect(reap(stateDir, { clock: new FakeClock(), table, kill: table.kill })).rejects.toMatchObject({
       code: 'invalid_spec',
@@ -281,7 +278,7 @@ describe('E19 where the process table is incomplete', () => {
   test.each<[string, object, string, number]>([
     ['boot of the journal', { ...header, bootId: '' }, 'boot-now', 1],
     ['boot of this system', header, '', 1],
-    ['boot of either, which are then the same', { ...header, bootId: '' }, '', 0],
+    ['boot of both, which then counts as the same,', { ...header, bootId: '' }, '', 0],
   ])('the %s is not known', async (_name, theirs, bootId, unknown) => {
     plant([{ header: theirs }, started(50)]);
     const prepare = (table: FakeProcesses) => {

@@ -12,15 +12,15 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-test.each([0o700, 0o755, 0o500])('an own directory with mode %o is trusted', (mode) => {
-  chmodSync(dir, mode);
+test.each(['700', '755', '500'])('an own directory with mode %s is trusted', (octal) => {
+  chmodSync(dir, Number.parseInt(octal, 8));
   expect(() => requireTrusted(dir)).not.toThrow();
 });
 
-test.each([0o720, 0o702, 0o777, 0o1777])(
-  'a directory with mode %o is not trusted, because others may write to it',
-  (mode) => {
-    chmodSync(dir, mode);
+test.each(['720', '702', '777', '1777'])(
+  'a directory with mode %s is not trusted, because others may write to it',
+  (octal) => {
+    chmodSync(dir, Number.parseInt(octal, 8));
     expect(() => requireTrusted(dir)).toThrow(
       expect.objectContaining({
         code: 'invalid_spec',

@@ -108,7 +108,7 @@ test('after a secret of several lines, each line still has its own time', () => 
   ]);
 });
 
-test('many small writes store few times; a line is never stamped late, and the newest one is exact', () => {
+test('many small writes store few arrival times; no line gets a later time than its own, and the newest line has the exact time', () => {
   const ring = written(
     4_096,
     Array.from({ length: 20_000 }, (_, i) => [`${i}\n`, i * 10] as const),

@@ -6,9 +6,9 @@
  * incomplete last line is shown only after `end`: the rest of a secret may still follow, and redaction does not recognise a part.
  */
 const NEWLINE = 0x0a;
-/** Enough for a stack trace and the lines before it. */
+/** Last bytes that are searched for the cause of an exit: enough for a stack trace and the lines before it. */
 const crashBytes = 16 * 1024;
-/** Beyond this number every second entry is dropped, and its bytes get the time of the previous chunk. */
+/** Bound of stored arrival times. Beyond it every second one is dropped, and its bytes get the time of the previous chunk. */
 const arrivalsMax = 1_000;
 
 export interface StderrLine {

@@ -81,7 +81,7 @@ describe('a stop', () => {
   });
 });
 
-test('a hurried stop is never slower than before', () => {
+test('another pace never makes a running stop slower', () => {
   const [walking] = step({ kind: 'standing' }, leader, 0, pace);
   expect(shortenWaits(walking, 100, { ...pace, eofMs: 0 })).toMatchObject({ untilMs: 100 });
   expect(shortenWaits(walking, 100, { ...pace, eofMs: 60_000 })).toMatchObject({ untilMs: 2_000 });

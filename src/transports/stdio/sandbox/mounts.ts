@@ -30,7 +30,7 @@ export class Mounts {
     this.add({ kind: 'write', at, source });
   }
 
-  /** Returns the innermost mount that contains this path. Links and folders do not count. */
+  /** Returns the innermost mount that contains this path. Ignores links and folders. */
   covering(file: string): Mount | undefined {
     let found: Mount | undefined;
     for (const mount of this.#byPath.values()) {
@@ -87,7 +87,7 @@ export interface Traced {
   readonly links: readonly Link[];
 }
 
-/** Limit of the Linux kernel. */
+/** Symbolic links that are followed in one path, as in the Linux kernel. */
 const linksMax = 40;
 
 /**

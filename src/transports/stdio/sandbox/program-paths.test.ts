@@ -182,7 +182,7 @@ test.each([
   ['a script after options', 'node', ['--no-warnings', './dist/index.js'], ['./dist/index.js']],
   ['modules that are preloaded', 'node', ['--import', 'loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
   ['modules after an equals sign', 'node', ['--import=loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
-  ['a subcommand before', 'uv', ['run', '/srv/app.py'], ['/srv/app.py']],
+  ['a script after a subcommand', 'uv', ['run', '/srv/app.py'], ['/srv/app.py']],
   ['no argument of the script', 'node', ['server.js', 'secret.txt'], ['server.js']],
   ['no argument of a script that is missing', 'node', ['./gone.js', '/data/secret.txt'], []],
   ['no argument of a module', 'python', ['-m', 'http.server', 'secret.txt'], []],

@@ -44,7 +44,7 @@ const programFolders = new Set(['bin', 'sbin', 'shims', 'libexec']);
 /** One of these beside `bin` marks an installation. `.cargo` has none, which is intended: its folder contains credentials. */
 const installationMarks = ['lib', 'lib64', 'libexec', 'versions', 'installs', 'tools', 'pyvenv.cfg', 'Cellar'];
 const packageMarks = ['package.json', 'pyproject.toml', 'setup.py', 'deno.json', 'deno.jsonc'];
-/** An interpreter may itself be a script, such as a wrapper of a virtual environment. */
+/** Interpreters that are followed: one may itself be a script, such as a wrapper of a virtual environment. */
 const interpretersMax = 4;
 const firstLineBytes = 256;
 

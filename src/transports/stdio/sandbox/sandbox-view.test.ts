@@ -131,8 +131,8 @@ test.each<[string, (make: typeof at) => Partial<SandboxViewRequest>, string, Reg
     /which the sandbox hides/,
   ],
   ['a program in the data directory', (p) => ({ file: p('home/data/x') }), 'command', /which the sandbox hides/],
-  ['the root', () => ({ readablePaths: ['/'] }), 'readablePaths', /cannot be shown/],
-  ['processes of the machine', () => ({ readablePaths: ['/proc/1'] }), 'readablePaths', /cannot be shown/],
+  ['the root folder', () => ({ readablePaths: ['/'] }), 'readablePaths', /cannot be shown/],
+  ['a process in /proc', () => ({ readablePaths: ['/proc/1'] }), 'readablePaths', /cannot be shown/],
   [
     'a readable folder in a writable one',
     (p) => ({ writablePaths: [p('home/notes')], readablePaths: [p('home/notes/sub')] }),

@@ -37,7 +37,7 @@ test.each([
   ['missing', 'ENOENT'],
   ['loop', 'ELOOP'],
   ['lib/cli.js/x', 'ENOTDIR'],
-])('%s is reported as %s', async (name, code) => {
+])('the path %s is reported as %s', async (name, code) => {
   await expect(tracePath(at(name))).rejects.toMatchObject({ code });
 });
 
@@ -54,6 +54,6 @@ test.each([
   ['/a', '/ab', false],
   ['/a/b', '/a', false],
   ['/', '/a', true],
-])('%s holds %s: %s', (outer, inner, holds) => {
+])('the folder %s contains %s: %s', (outer, inner, holds) => {
   expect(isWithin(outer, inner)).toBe(holds);
 });
