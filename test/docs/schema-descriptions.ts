@@ -48,13 +48,13 @@ const server: Readonly<Record<string, string>> = {
   'headers.*': 'The value of this header. `${env:NAME}` or `${file:PATH}` keeps a secret out of the configuration.',
   transport: 'The HTTP transport of the server. `auto` detects it; the other values skip the detection.',
 
-  label: 'The display name of the server. Default: its name in this file.',
+  label: 'The display name of the server. Default: the name of the entry in this file.',
   enabled: 'If false, the server is listed, but Hostler never starts it.',
   lazy: 'If true, the server starts when it is first needed. If false, it starts together with Hostler. Default: true.',
   keepAlive: withUnit('The server stops after this time without use. 0: it never stops for this reason.'),
   restart: 'How often Hostler restarts a server that fails, and what it does after that.',
   'restart.max':
-    'The number of restarts that are allowed within `window`, or in a row without a successful run between them. The next failure parks or ejects the server.',
+    'The number of restarts that are allowed within `window`, or in a row without a proven run between them (a run that lasted long enough). The next failure parks or ejects the server.',
   'restart.window': withUnit('The period in which Hostler counts restarts.'),
   'restart.onExhausted':
     'What happens after too many failures. `park`: Hostler tries again, less and less often. `eject`: the server waits for `hostler reload` or `hostler start`.',
@@ -110,9 +110,9 @@ const auth: Readonly<Record<string, string>> = {
     'The URL of a client id metadata document. Hostler uses it as client id if the authorization server supports this.',
   scopes: 'The scopes that a login asks for. Default: the scopes that the server names.',
   scopesMax:
-    'The only scopes that a login may ask for. Without `offline_access` some servers give no refresh token. Default: no limit.',
+    'The only scopes that a login may ask for. If `offline_access` is not among them, some servers give no refresh token. Default: no limit.',
   resource:
-    'The value of the OAuth parameter `resource`; `false` leaves the parameter out. Default: what the server names, else its URL without the query.',
+    'The value of the OAuth parameter `resource`; `false` leaves the parameter out. Default: the resource that the server names, else the URL of the server without the query.',
   authorizeParams: 'Further parameters of the login page, such as `audience`.',
   'authorizeParams.*': 'The value of this parameter.',
   tokenParams: 'Further parameters of token requests.',
@@ -127,33 +127,34 @@ const auth: Readonly<Record<string, string>> = {
 /** Keys of other MCP clients that Hostler reads; src/config/client-keys.ts says how. */
 const clientKeys: Readonly<Record<string, string>> = {
   type: 'A key of other MCP clients: the transport. `stdio` and `http` have no effect, because `command` or `url` decides.',
-  transportType: 'A key of other MCP clients: the transport, as in `type`.',
-  cmd: 'A key of other MCP clients: `command`.',
-  serverUrl: 'A key of other MCP clients: `url`.',
-  httpUrl: 'A key of other MCP clients: `url`.',
-  uri: 'A key of other MCP clients: `url`.',
-  http_headers: 'A key of other MCP clients: `headers`.',
-  env_http_headers: 'A key of other MCP clients: `headers`, each with the name of a variable that contains its value.',
+  transportType: 'A key of other MCP clients: the transport. It works like `type`.',
+  cmd: 'A key of other MCP clients with the meaning of `command`.',
+  serverUrl: 'A key of other MCP clients with the meaning of `url`.',
+  httpUrl: 'A key of other MCP clients with the meaning of `url`.',
+  uri: 'A key of other MCP clients with the meaning of `url`.',
+  http_headers: 'A key of other MCP clients with the meaning of `headers`.',
+  env_http_headers:
+    'A key of other MCP clients: `headers` whose values are read from the variables that are named here.',
   bearer_token_env_var: 'A key of other MCP clients: the name of a variable that contains the bearer token.',
-  environment: 'A key of other MCP clients: `env`.',
-  envs: 'A key of other MCP clients: `env`.',
+  environment: 'A key of other MCP clients with the meaning of `env`.',
+  envs: 'A key of other MCP clients with the meaning of `env`.',
   env_vars: 'A key of other MCP clients: the names of variables that the server gets from the environment of Hostler.',
   env_keys: 'A key of other MCP clients: the names of variables that the server gets from the environment of Hostler.',
-  working_directory: 'A key of other MCP clients: `cwd`.',
-  workingDirectory: 'A key of other MCP clients: `cwd`.',
-  disabled: 'A key of other MCP clients: the opposite of `enabled`.',
-  isActive: 'A key of other MCP clients: `enabled`.',
+  working_directory: 'A key of other MCP clients with the meaning of `cwd`.',
+  workingDirectory: 'A key of other MCP clients with the meaning of `cwd`.',
+  disabled: 'A key of other MCP clients with the opposite meaning of `enabled`.',
+  isActive: 'A key of other MCP clients with the meaning of `enabled`.',
   timeout:
-    'A key of other MCP clients: `timeouts.call`. A number below 1,000 is in seconds, any other in milliseconds.',
-  tool_timeout_sec: 'A key of other MCP clients: `timeouts.call`, in seconds.',
-  startup_timeout_sec: 'A key of other MCP clients: `timeouts.start`, in seconds.',
-  startup_timeout_ms: 'A key of other MCP clients: `timeouts.start`, in milliseconds.',
-  includeTools: 'A key of other MCP clients: `tools.allow`.',
-  enabledTools: 'A key of other MCP clients: `tools.allow`.',
-  enabled_tools: 'A key of other MCP clients: `tools.allow`.',
-  disabledTools: 'A key of other MCP clients: `tools.deny`.',
-  excludeTools: 'A key of other MCP clients: `tools.deny`.',
-  disabled_tools: 'A key of other MCP clients: `tools.deny`.',
+    'A key of other MCP clients with the meaning of `timeouts.call`. A number below 1,000 is in seconds, any other in milliseconds.',
+  tool_timeout_sec: 'A key of other MCP clients with the meaning of `timeouts.call`, in seconds.',
+  startup_timeout_sec: 'A key of other MCP clients with the meaning of `timeouts.start`, in seconds.',
+  startup_timeout_ms: 'A key of other MCP clients with the meaning of `timeouts.start`, in milliseconds.',
+  includeTools: 'A key of other MCP clients with the meaning of `tools.allow`.',
+  enabledTools: 'A key of other MCP clients with the meaning of `tools.allow`.',
+  enabled_tools: 'A key of other MCP clients with the meaning of `tools.allow`.',
+  disabledTools: 'A key of other MCP clients with the meaning of `tools.deny`.',
+  excludeTools: 'A key of other MCP clients with the meaning of `tools.deny`.',
+  disabled_tools: 'A key of other MCP clients with the meaning of `tools.deny`.',
   ...Object.fromEntries(
     [...unusedKeys].map((key) => [
       key,
@@ -167,13 +168,13 @@ const clientKeys: Readonly<Record<string, string>> = {
 
 const access: Readonly<Record<string, string>> = {
   ...below('roles', {
-    '': 'What each role may use, by the name of the role. Keys name the role of their holder.',
+    '': 'What each role may use, by the name of the role. A key in `keys` names the role of its holder.',
     '*': 'The rights of this role.',
     '*.allow':
       'Patterns `server/tool`. `*` in place of the server or the tool matches all of them. An empty list allows nothing.',
   }),
   ...below('budgets', {
-    '': 'How many calls a principal may make in a period of time. Reading a resource counts as a call.',
+    '': 'How many calls a principal may make in a window of time. Reading a resource counts as a call.',
     principals: 'Budgets of single principals, by the id of the principal. The id is the name of its key in `keys`.',
     'principals.*': 'The budget of this principal.',
     'principals.*.calls': 'The number of calls that are allowed in each window. 0: no call is allowed.',
@@ -234,7 +235,7 @@ const host: Readonly<Record<string, string>> = {
   ...below('identity', {
     '': 'Where Hostler stores the tokens of logins. It has an effect only in your own configuration, not in the file of a project.',
     dir: 'The folder of the stored tokens: an absolute path on a local disk. Default: `$XDG_DATA_HOME/hostler`, or `~/.local/share/hostler` if that variable is not set.',
-    key: 'The key that encrypts the stored tokens: 32 bytes in base64, or a passphrase of at least 16 characters. Default: a generated key beside them.',
+    key: 'The key that encrypts the stored tokens: 32 bytes in base64, or a passphrase of at least 16 characters. Default: a generated key in the same folder.',
   }),
 };
 
@@ -260,7 +261,7 @@ const broker: Readonly<Record<string, string>> = {
   unsafeReplicas:
     'NATS only. If true, Hostler accepts `replicas` with nats-server before 2.11, where two hosts may run one call.',
   monitor:
-    'NATS only: the address of the monitoring port of nats-server, such as `http://host:8222`. Hostler checks there whether the server syncs every write.',
+    'NATS only: the address of the monitoring port of nats-server, such as `http://host:8222`. Hostler asks it whether nats-server syncs every write.',
   limits: 'Limits of connections and of single workers.',
   'limits.connections': 'The number of connections that may be open at the same time.',
   'limits.callsPerWorker': 'The number of calls of one worker that run at the same time. Further calls wait.',
