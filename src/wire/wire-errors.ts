@@ -64,7 +64,7 @@ export const inboundTooLarge = (server: string, actual: number): HostError =>
   });
 
 export const inboundTooDeep = (server: string): HostError =>
-  new HostError('protocol_error', `server '${server}' sent an answer of more than ${LIMITS.depth} levels`, {
+  new HostError('protocol_error', `server '${server}' sent an answer that nests deeper than ${LIMITS.depth} levels`, {
     server,
     reason: 'too_deep',
     phase: 'answered',

@@ -26,7 +26,7 @@ export async function checkServer({ info }: NatsConnection, options: StartCheckO
   const { version, max_payload: limit, jetstream, server_id: serverId } = info;
   if (jetstream !== true) throw refused('jetstream', 'is not enabled in nats-server', useOutput);
   if (limit < payloadBytes) {
-    const hint = `set max_payload: ${payloadBytes} in its configuration`;
+    const hint = `set max_payload: ${payloadBytes} in the configuration of nats-server`;
     throw refused('max_payload', `nats-server has ${limit} bytes, at least ${payloadBytes} are needed`, hint);
   }
   if (replicas > 1 && isOlder(version, [2, 11]) && !unsafeReplicas) {
@@ -51,7 +51,12 @@ async function syncsEveryWrite(monitor: string, serverId: string): Promise<boole
   } catch (cause) {
     const facts = { field: 'broker.monitor', reason: 'unreachable', cause };
     const message = 'broker.monitor: the monitoring port of nats-server does not answer';
-    throw notExecuted('connect_failed', message, 'check http in its configuration', facts);
+    throw notExecuted(
+      'connect_failed',
+      message,
+      'set http in the configuration of nats-server, and name that port in broker.monitor',
+      facts,
+    );
   }
   if (varz.server_id !== serverId) {
     const hint = 'name the monitoring port of the server in broker.url';
@@ -68,7 +73,7 @@ function isOlder(version: string, [major, minor]: readonly [number, number]): bo
 const refused = (field: string, what: string, hint: string, cause?: unknown): HostError =>
   notExecuted('invalid_spec', `${field}: ${what}`, hint, { field, cause });
 
-const useOutput = 'use the output of hostler key nats as its configuration';
+const useOutput = 'use the output of hostler key nats as the configuration of nats-server';
 
 const MiB = 1024 * 1024;
 const minuteNs = 60_000_000_000;

@@ -76,7 +76,7 @@ function unusable(folder: string, what: string, error: unknown): HostError {
     {
       field: '--data-dir',
       reason: code ?? 'data_dir',
-      hint: 'choose a folder that you may write to with --data-dir',
+      hint: 'with --data-dir, choose a folder that you may write to',
     },
   );
 }
