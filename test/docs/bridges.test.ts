@@ -36,13 +36,13 @@ test.each([
   ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
   ['answers stored', `${answerBytesMax / MiB} MiB, all together`],
   [
-    'refusal of questions after a request was given up',
+    'refusal of questions with a doubtful cause',
     `${notifiedMs / 1_000} s, or ${unnotifiedMs / minuteMs} min if the cancellation was not delivered`,
   ],
-  ['refusal of questions after a request of another client', `${recentEndMs / 1_000} s`],
+  ['the same, after a request of another client', `${recentEndMs / 1_000} s`],
   ['questions that wait', `${queuedRequestsMax}, for ${queuedRequestMs / 1_000} s`],
   ['time in which', `${gatherMs} ms`],
-  ['the same wait', `${afterRefusalMs} ms`],
+  ['the same time after Hostler refused', `${afterRefusalMs} ms`],
 ])('%s: %s', (start, words) => {
   expect(limit(start)).toBe(words);
 });
@@ -53,5 +53,5 @@ test('a request counts as waiting for the stated time', () => {
 
 test('a sealed state is valid for the stated time', () => {
   expect(stateLifeMs).toBe(10 * minuteMs);
-  expect(text).toContain('good for ten minutes');
+  expect(text).toContain('valid for ten minutes');
 });
