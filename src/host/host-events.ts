@@ -112,5 +112,5 @@ const tooManyQueued = (): HostError =>
   new HostError('overloaded', `${queuedMax} events are queued: newer ones are dropped`, {
     reason: 'events',
     limit: queuedMax,
-    hint: 'an event listener causes further events, such as by calling the host: do that in a later tick',
+    hint: 'an event listener causes further events, for example by calling the host; let it do so in a later tick',
   });

@@ -151,7 +151,7 @@ const listOf = (running: readonly Running[]): string => {
 const notThisOne = (file: string, running: readonly Running[]): HostError =>
   new HostError('invalid_spec', `no Hostler is running for ${file}; running: ${listOf(running)}`, {
     reason: 'usage',
-    hint: 'name the Hostler to change with --config or --data-dir, or start one for this configuration: hostler up',
+    hint: 'with --config or --data-dir, name the Hostler to change; or start one for this configuration: hostler up',
   });
 
 const several = (running: readonly Running[]): HostError =>
