@@ -73,7 +73,7 @@ test('the commands of docs/login.md lead from "needs login" to "ready"', async (
   const headless = chapter('A machine without a browser').commands[0] ?? [];
   expect(await run(headless, true)).toMatchObject({ code: 0, stderr: expect.stringContaining('ssh -L') });
 
-  const ofYourOwn = chapter('A server that wants a client of your own');
+  const ofYourOwn = chapter('A server that needs a client that you create');
   hostile.as.registration = 'none';
   home.write({ mcpServers: { code: { url: hostile.rs.url } } });
   const [needed = [], again = []] = ofYourOwn.commands;
