@@ -1,6 +1,6 @@
 /**
  * A call must not cost more CPU with more servers, tools and idle clients, and a changed list must be cheap even if many keys listen.
- * The figures are written to docs/reports/flat-cost.md with `SAVE=1`.
+ * The figures are written to docs/reports/gateway.md with `SAVE=1`.
  */
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { passThrough } from '../fakes/fake-router.js';
 import { FakeUpstreams } from '../fakes/fake-upstreams.js';
 
 const driver = fileURLToPath(new URL('../reliability/flat-cost-driver.mjs', import.meta.url));
-const report = new URL('../../docs/reports/flat-cost.md', import.meta.url);
+const report = new URL('../../docs/reports/gateway.md', import.meta.url);
 const ratioMax = 1.2;
 const changeCpuMsMax = 50;
 const turnMsMax = 10;
