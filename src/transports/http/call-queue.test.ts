@@ -114,6 +114,40 @@ test('W24 a call that is answered while another call waits releases its connecti
   expect(gone).toEqual([first]);
 });
 
+test('a call that is answered while others still wait for a second connection releases its own at once', () => {
+  const { queue, sent } = setup(1);
+  const gone: PostCall[] = [];
+  const [first, second, third] = [call(), streamed(gone), call()];
+  for (const each of [first, second, third]) queue.add(each);
+  queue.released(first);
+  expect(sent).toEqual([first, second]);
+  queue.linger(second);
+  expect(gone).toEqual([second]);
+});
+
+test('the stream of an answered call may stay open again after all waiting calls were sent', () => {
+  const { queue } = setup(1);
+  const gone: PostCall[] = [];
+  const [first, second, third] = [call(), call(), streamed(gone)];
+  for (const each of [first, second]) queue.add(each);
+  queue.released(first);
+  queue.released(second);
+  queue.add(third);
+  queue.linger(third);
+  expect(gone).toEqual([]);
+});
+
+test('a freed connection that a queue has taken is not offered to the queues after it', () => {
+  const slots = new ConnectionSlots(1);
+  const offered: number[] = [];
+  slots.subscribe(() => offered.push(1));
+  slots.subscribe(() => offered.push(slots.take() ? 2 : 0));
+  slots.subscribe(() => offered.push(3));
+  slots.take();
+  slots.release();
+  expect(offered).toEqual([1, 2]);
+});
+
 test('W24 a closed queue sends nothing more and aborts open streams', () => {
   const { queue, sent } = setup(1);
   const gone: PostCall[] = [];
