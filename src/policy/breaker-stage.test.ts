@@ -1,6 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { FakeCircuit } from '../../test/fakes/gated-circuit.js';
-import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
+import {
+  answering,
+  failureOf,
+  fakeCall,
+  fakeList,
+  fakeResult,
+  promised,
+  staged,
+} from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, type CheckResult, defaultBreakerPlan } from './breaker.js';
@@ -406,5 +414,20 @@ describe('how the breaker counts an outcome', () => {
   test('W24 a status below 500 counts as an answer, 500 does not', () => {
     expect(strikeOf(error('transport', { httpStatus: 499 }))).toBeUndefined();
     expect(strikeOf(error('transport', { httpStatus: 500 }))).toBe('loss');
+  });
+
+  test.each([
+    ['a lost connection is a strike', error('transport'), 1],
+    ['a message that cannot be read is a strike', error('protocol_error'), 1],
+    ['the time limit is no strike', error('timeout', { phase: 'written' }), 0],
+    ['its caller’s cancellation is no strike', error('cancelled', { execution: 'uncertain' }), 0],
+  ])('%s, if it ends a request that waits for its caller’s answer to a question', async (_what, outcome, failures) => {
+    const { breaker, circuit, call } = guarded((request) => {
+      request.stage.sentAtMs = Number.POSITIVE_INFINITY;
+      return Promise.reject(outcome);
+    });
+    circuit.lastMessageAtMs = 0;
+    await failureOf(call(fakeList({ kind: 'request', method: 'prompts/get' }) as Call));
+    expect([breaker.failures, circuit.suspects]).toEqual([failures, []]);
   });
 });
