@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { modernEra } from '../../../test/fakes/eras.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import { requestFrame } from '../../wire/channel.js';
+import { type EraRules, requestFrame } from '../../wire/channel.js';
 import { MessageDecoder, newCounters } from '../../wire/envelope.js';
 import type { ResponseHeaders } from './headers.js';
 import type { HttpExchange } from './http-exchange.js';
@@ -15,16 +15,28 @@ const failure = (id: unknown, code: unknown) => JSON.stringify({ jsonrpc: '2.0',
 const lost = new HostError('transport', 'the connection was lost', { reason: 'reset' });
 const notification = '{"jsonrpc":"2.0","method":"notifications/progress","params":1}';
 
+interface NewCall {
+  sessionId?: string;
+  refuseHead?: HostError;
+  /** `none`: the request is sent before an era is agreed on. */
+  era?: EraRules | 'none';
+  opens?: EraRules;
+}
+
 /** A call with id 1, and all events that its host receives, in order. */
-function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: HostError } = {}) {
+function newCall({ sessionId, refuseHead, era = modernEra, opens }: NewCall = {}) {
   const decoder = new MessageDecoder(newCounters());
   const heard: string[] = [];
   const errors: HostError[] = [];
   let aborts = 0;
+  let decodes = 0;
   const note = (what: string) => void heard.push(what);
   const host: CallHost = {
     server: 'fake',
-    decode: (bytes, deliver) => decoder.decode(bytes, 0, bytes.length, deliver),
+    decode: (bytes, deliver) => {
+      decodes++;
+      decoder.decode(bytes, 0, bytes.length, deliver);
+    },
     message: (envelope, frame) =>
       note(`${envelope.kind} for ${frame.id}: ${envelope.isTooDeep ? 'too deep' : envelope.payload()?.toString()}`),
     active: () => note('active'),
@@ -45,7 +57,11 @@ function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: H
     },
     released: () => note('released'),
   };
-  const call = new PostCall(host, requestFrame(1, 'tools/call', undefined, undefined), modernEra);
+  const call = new PostCall(
+    host,
+    requestFrame(1, 'tools/call', undefined, opens && { opens }),
+    era === 'none' ? undefined : era,
+  );
   call.sessionId = sessionId;
   call.exchange = { abort: () => aborts++ } as unknown as HttpExchange;
   /** The events since the last call, without the signs of activity. */
@@ -61,7 +77,7 @@ function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: H
     call.end();
     return undefined;
   }
-  return { call, heard, look, errors, respond, aborts: () => aborts };
+  return { call, heard, look, errors, respond, aborts: () => aborts, decodes: () => decodes };
 }
 
 describe('the phases of a request', () => {
@@ -98,6 +114,10 @@ describe('the phases of a request', () => {
     call.failed(lost);
     call.fail(lost);
     expect(look()).toEqual([]);
+    const refusal = newCall();
+    refusal.call.giveUp();
+    refusal.respond(429, json, failure(1, -32_602));
+    expect([refusal.look(), refusal.decodes()]).toEqual([[], 0]);
     const other = newCall().call;
     other.exchange = undefined;
     other.giveUp();
@@ -196,6 +216,17 @@ describe('a JSON body', () => {
     expect(errors[0]?.details.rpcCode).toBe(-32_600);
   });
 
+  test.each([
+    [64 * 1024, -32_600],
+    [64 * 1024 + 1, undefined],
+  ])('of an error without a request id that has %i bytes, the code is %s', (bytes, code) => {
+    const { look, respond, errors } = newCall();
+    const frame = '{"code":-32600,"message":""}'.length;
+    const error = `{"code":-32600,"message":"${'x'.repeat(bytes - frame)}"}`;
+    respond(200, json, `{"jsonrpc":"2.0","id":null,"error":${error}}`);
+    expect([look(), errors[0]?.details.rpcCode]).toEqual([['failed protocol_error no_answer'], code]);
+  });
+
   test('messages before the answer are forwarded; a second answer is junk', () => {
     const { look, respond } = newCall();
     respond(200, json, `[${notification},${result(1)},${result(1)}]`);
@@ -278,11 +309,11 @@ describe('an event stream', () => {
   });
 
   test('W24 a retry time is valid until the next one; an event without data is not decoded', () => {
-    const { call, look } = newCall();
+    const { call, look, decodes } = newCall();
     call.head(200, events);
     call.data(Buffer.from('retry: 50\nid: a\ndata:\n\n'));
     call.data(Buffer.from(event(notification)));
-    expect(call.retryMs).toBe(50);
+    expect([call.retryMs, decodes()]).toEqual([50, 1]);
     expect(look()).toEqual(['notification for 1: 1']);
   });
 
@@ -340,12 +371,24 @@ describe('a refusal', () => {
   });
 
   test('W24 a refusal that was cut off is reported to the host once, and not parsed', () => {
-    const { call, look } = newCall();
+    const { call, look, decodes } = newCall();
     call.head(400, { 'content-type': 'application/json; charset=utf-8' });
     call.data(Buffer.from(failure(1, -32_602)));
     call.data(Buffer.alloc(64 * 1024, 0x20));
     call.end();
     expect(look()).toEqual(['refused 400 application/json; charset=utf-8 undefined']);
+    expect([call.refusalAnswer, decodes()]).toEqual([undefined, 0]);
+  });
+
+  test.each([
+    [429, 1, -32_602],
+    [400, null, -32_001],
+  ])('status %i with a page above 64 KiB is reported without the error at its beginning: id %j', (status, id, code) => {
+    const { call, look } = newCall();
+    call.head(status, json);
+    call.data(Buffer.from(failure(id, code)));
+    call.data(Buffer.alloc(64 * 1024, 0x20));
+    expect([call.over, look()]).toEqual([true, [`refused ${status} application/json undefined`]]);
   });
 
   test('W24 a refusal of exactly 64 KiB is parsed', () => {
@@ -412,6 +455,9 @@ describe('a refusal', () => {
     const unknown = newCall({ sessionId: 's' });
     unknown.respond(404, json, failure(1, -32_601));
     expect(unknown.look()[0]).toBe('answered');
+    const odd = newCall({ sessionId: 's' });
+    odd.respond(404, json, result(1, { code: -32_601 }));
+    expect(odd.look()).toEqual(['refused 404 application/json undefined']);
     const outside = newCall();
     outside.respond(404, json, failure(1, -32_001));
     expect([outside.look(), outside.call.refusalAnswer !== undefined]).toEqual([
@@ -435,6 +481,16 @@ describe('a refusal', () => {
     const odd = newCall({ sessionId: 's' });
     odd.respond(400, json, result(1));
     expect([odd.look(), odd.call.refusalAnswer]).toEqual([['refused 400 application/json undefined'], undefined]);
+  });
+
+  test.each([
+    ['that is sent before an era is agreed on', { era: 'none' }],
+    ['that opens a connection', { opens: modernEra }],
+  ] as const)('an error with status 400 answers a request %s: no session or era is in doubt', (_what, sent) => {
+    const { call, look, respond } = newCall(sent);
+    respond(400, json, failure(1, -32_602));
+    expect([call.isInDoubt, look()]).toEqual([false, ['answered', 'error for 1: {"code":-32602,"message":"no"}']]);
+    expect(call.refusalAnswer).toBeUndefined();
   });
 
   test('a status above 499 raises no question about the session', () => {
