@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { failureOf } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
@@ -212,5 +213,132 @@ test('AC-H21 when a server is stopped, all its requests end in the same tick, an
   clock.advance(200);
   expect(told.slice(3)).toEqual(['b undefined']);
   clock.advance(200);
+  expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+});
+
+describe('when one of several requests leaves', () => {
+  /** Three requests to one server whose connections were refused. */
+  function waiting() {
+    const clock = new FakeClock();
+    const waits = new ReconnectBackoff(clock, () => 0.5);
+    const told: string[] = [];
+    const aborts: AbortController[] = [];
+    const wait = (name: string) => {
+      const abort = new AbortController();
+      aborts.push(abort);
+      const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: abort.signal };
+      waits.refused(key, refused, (end) => told.push(`${name} ${end?.code ?? 'tries'} at ${clock.nowMs()}`));
+    };
+    for (const name of ['a', 'b', 'c']) wait(name);
+    return { clock, waits, told, aborts, wait };
+  }
+
+  test('the others still get their turn', () => {
+    const { clock, waits, told, aborts } = waiting();
+    aborts[0]?.abort();
+    expect([told, waits.size]).toEqual([['a cancelled at 0'], 1]);
+    clock.advance(50);
+    expect(told.slice(1)).toEqual(['b tries at 50']);
+    // While one of them dials, another one leaves: the last one continues when the dial has lasted long enough.
+    aborts[2]?.abort();
+    clock.advance(100);
+    expect(told.slice(2)).toEqual(['c cancelled at 50']);
+    expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('the server is forgotten when the last one has left', () => {
+    const { clock, waits, aborts } = waiting();
+    for (const abort of aborts) abort.abort();
+    expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('the backoff continues for one that is still dialing', () => {
+    const { clock, waits, told, aborts, wait } = waiting();
+    clock.advance(50);
+    aborts[1]?.abort();
+    aborts[2]?.abort();
+    expect(waits.size).toBe(1);
+    // The dial is refused: this is the second refusal, not the first.
+    wait('a');
+    clock.advance(149);
+    expect(told.slice(3)).toEqual([]);
+    clock.advance(1);
+    expect(told.slice(3)).toEqual(['a tries at 200']);
+  });
+});
+
+test.each([
+  ['is named if it is known', 'a'],
+  ['has an empty name if it is not known', ''],
+])('in the error of a cancelled wait, the server %s', (_name, server) => {
+  const { waits } = setUp();
+  const details = server ? { server } : {};
+  const error = new HostError('connect_failed', 'no connection', { ...details, execution: 'not_executed' });
+  const told: unknown[] = [];
+  const wait = (signal: AbortSignal) =>
+    waits.refused(key, { error, sinceMs: 0, deadlineAtMs: 60_000, signal }, (end) => told.push(end?.details.server));
+  const leaving = new AbortController();
+  wait(leaving.signal);
+  leaving.abort();
+  wait(AbortSignal.abort());
+  expect(told).toEqual([server, server]);
+});
+
+describe('the wait before an operation is sent again', () => {
+  const stopped = new HostError('server_stopped', 'stopped', { execution: 'not_executed' });
+
+  test('is the backoff, but at most half of the time that is left', () => {
+    const { clock, waits } = setUp();
+    const told: string[] = [];
+    waits.backOff(key, 2, 60_000, undefined, () => told.push(`long ${clock.nowMs()}`));
+    waits.backOff(key, 2, 40, undefined, () => told.push(`short ${clock.nowMs()}`));
+    clock.advance(1_000);
+    expect(told).toEqual(['short 20', 'long 150']);
+  });
+
+  test('ends for the others too when the server is stopped after one of them was sent', () => {
+    const { clock, waits } = setUp();
+    const told: string[] = [];
+    waits.backOff(key, 1, 60_000, undefined, (end) => told.push(`a ${end?.code}`));
+    waits.backOff(key, 9, 60_000, undefined, (end) => told.push(`b ${end?.code}`));
+    clock.advance(50);
+    expect(told).toEqual(['a undefined']);
+    waits.end(key, stopped);
+    expect(told).toEqual(['a undefined', 'b server_stopped']);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test.each(['it is sent', 'the server is stopped'])(
+    'leaves no listener on the signal of its caller when %s',
+    (how) => {
+      const { clock, waits } = setUp();
+      const { signal } = new AbortController();
+      waits.backOff(key, 1, 60_000, signal, () => {});
+      expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+      if (how === 'it is sent') clock.advance(50);
+      else waits.end(key, stopped);
+      expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+    },
+  );
+
+  test('ends once, at once, when its caller cancels before or during it', () => {
+    const { clock, waits } = setUp();
+    const told: string[] = [];
+    const leaving = new AbortController();
+    waits.backOff(key, 9, 60_000, leaving.signal, (end) => told.push(`during ${end?.code}`));
+    leaving.abort();
+    waits.backOff(key, 9, 60_000, AbortSignal.abort(), (end) => told.push(`before ${end?.code}`));
+    clock.advance(0);
+    expect(told).toEqual(['during undefined', 'before undefined']);
+    clock.advance(1_000);
+    expect([told.length, clock.pendingTimers]).toEqual([2, 0]);
+  });
+});
+
+test('a server that is stopped is forgotten in the same tick, with the timer of its next attempt', () => {
+  const { clock, waits } = setUp();
+  const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+  waits.refused(key, refused, () => {});
+  waits.end(key, new HostError('server_stopped', 'stopped', { execution: 'not_executed' }));
   expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
 });

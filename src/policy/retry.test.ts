@@ -138,6 +138,7 @@ describe('the error for the caller', () => {
       const told = toOutcome(error, plain);
       expect([told.code, told.cause, told.retryable]).toEqual(['outcome_uncertain', error, false]);
       expect(told.message).toBe("server 'x': gone; the call may have run");
+      expect(told.hint).toBe('look at its effect before sending it again');
       expect(told.details).toEqual({
         server: 'x',
         tool: 'pay',
