@@ -1,49 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
-import { HostError, isHostError } from '../../../kernel/errors.js';
-import { FakeClock } from '../../../kernel/fake-clock.js';
-import { SessionRenewal } from './session-renewal.js';
-
-/** A renewal whose `initialize` ends when the test says so. */
-function setup({ hasChannel = true } = {}) {
-  const clock = new FakeClock();
-  const log: string[] = [];
-  const opens: { resolve(): void; reject(error: unknown): void }[] = [];
-  const state: { closedBy: HostError | undefined; isBroken: boolean } = { closedBy: undefined, isBroken: false };
-  const renewal = new SessionRenewal({
-    server: 'a',
-    clock,
-    reset: () => {
-      log.push('held back');
-      if (state.isBroken) throw new Error('a mistake');
-      if (!hasChannel) return undefined;
-      return { opened: () => log.push('opened'), failed: (error) => log.push(`failed ${error.details.reason}`) };
-    },
-    open: () => {
-      log.push(`initialize at ${clock.nowMs()}`);
-      return new Promise((resolve, reject) => opens.push({ resolve, reject }));
-    },
-    closedBy: () => state.closedBy,
-    onSlow: () => log.push('slow'),
-    renewed: () => log.push('renewed'),
-    lost: () => log.push('lost'),
-    over: async () => void log.push('over'),
-  });
-  const within = (deadlineMs = 60_000, signal?: AbortSignal) =>
-    renewal.within({ method: 'tools/call', deadlineAtMs: clock.nowMs() + deadlineMs, signal }, renewal.count).then(
-      () => 'renewed',
-      (error: unknown) => {
-        if (!isHostError(error)) throw error;
-        const { execution, reason, retryAfterMs } = error.details;
-        return [error.code, reason, execution, retryAfterMs];
-      },
-    );
-  const settle = () => clock.advanceAsync(0);
-  return { clock, log, opens, state, renewal, within, settle };
-}
-
-const rpcError = () => new HostError('protocol_error', 'no', { rpcCode: -32603, execution: 'uncertain' });
-const notRenewed = ['transport', 'session_not_renewed', 'not_executed', 1_000];
+import { notRenewed, rpcError, renewalSetup as setup } from '../../../../test/fakes/session-renewal.js';
+import { HostError } from '../../../kernel/errors.js';
 
 describe('W1 a session that is renewed', () => {
   test('is renewed once for all requests that wait, and again only after it was lost again', async () => {
@@ -279,4 +237,32 @@ describe('W1 a session that is renewed', () => {
     opens[0]?.reject(rpcError());
     expect(await request).toEqual(notRenewed);
   });
+});
+
+test.each([
+  ['its deadline passed', 'timeout'],
+  ['the caller cancelled it', 'cancelled'],
+] as const)('a request that stops waiting for a session says that %s', async (why, code) => {
+  const { clock, renewal } = setup();
+  const abort = new AbortController();
+  const request = { method: 'tools/call', deadlineAtMs: 500, signal: abort.signal };
+  const told = renewal.within(request, 0).catch((error: unknown) => error);
+  if (code === 'cancelled') abort.abort();
+  await clock.advanceAsync(500);
+  const message = `tools/call on server 'a': ${why} while its session was renewed`;
+  expect(await told).toMatchObject({ code, message });
+});
+
+test('a session is unproven from its renewal until it answers a request', async () => {
+  const { opens, renewal, within } = setup();
+  expect(renewal.isUnproven).toBe(false);
+  const first = within();
+  expect(renewal.isUnproven).toBe(false);
+  opens[0]?.resolve();
+  await first;
+  expect(renewal.isUnproven).toBe(true);
+  renewal.answered(0);
+  expect(renewal.isUnproven).toBe(true);
+  renewal.answered(1);
+  expect(renewal.isUnproven).toBe(false);
 });

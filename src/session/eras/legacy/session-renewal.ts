@@ -149,7 +149,7 @@ export class SessionRenewal {
     if (this.#isClosed || closedBy()) return;
     lost();
     if (this.#cancelRetry) return;
-    const atMs = clock.nowMs() + backoffMs(intervalMs, Math.max(0, this.#failures - 1), intervalMsMax);
+    const atMs = clock.nowMs() + backoffMs(intervalMs, this.#failures - 1, intervalMsMax);
     this.#cancelRetry = clock.at(Math.max(atMs, this.#nextAtMs), () => {
       this.#cancelRetry = undefined;
       // The next attempt is planned when this one has failed.
