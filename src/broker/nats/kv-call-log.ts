@@ -229,7 +229,7 @@ export class KvCallLog implements CallLog {
       const bare = await this.#replace(key, { bucket, row, seq }, next).catch(unlessFull);
       return bare && bare !== 'conflict' ? bare.seq : seq;
     }
-    await this.store.removeBody(key);
+    await this.store.removeBody(key, row);
     return seq;
   }
 
@@ -241,19 +241,19 @@ export class KvCallLog implements CallLog {
     const { storeId } = this;
     const found = await this.store.read(bucket, key);
     if (!found || found.row.isPurged) return;
-    const { state, body } = found.row;
+    const { state } = found.row;
     const bare = { ...found.row, storeId, isPurged: true, body: undefined, inline: undefined };
     const [write, ended] = [this.store.newWrite(), state === 'received' ? 'refused' : state];
     const purged = await this.#replace(key, found, { ...bare, write, state: ended }).catch(unlessFull);
     if (purged === 'conflict') return this.#purgeRow(bucket, key);
-    if (body) await this.store.removeBody(key);
+    await this.store.removeBody(key, found.row);
     const known = this.#known.get(key);
     if (known && state !== 'running') this.#known.forget(known);
   }
 
   #expired({ rowKey: key, bucket, seq, row }: KnownCall): void {
     if (row?.storeId !== this.storeId) return;
-    if (row.body) this.store.removeBody(key).catch(() => {});
+    this.store.removeBody(key, row).catch(() => {});
     this.#removeAt(this.#clock.nowMs(), bucket, seq);
   }
 

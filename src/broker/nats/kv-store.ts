@@ -219,9 +219,17 @@ export class KvStore {
     return message?.header.get(writeHeader) === write ? bufferOf(message.data) : undefined;
   }
 
-  /** Removes the reply by the key of its row, because the sequence may be that of a reply to another call. */
-  async removeBody(key: string): Promise<void> {
-    await this.streams.jsm.streams.purge(bodiesStream, { filter: bodySubject(key) }).catch(unlessMissing);
+  /**
+   * By its sequence, because nats-server 2.9 does not give the room of purged messages back to the account: after purges of 1 GB in all,
+   * it refuses every write. If the stream was deleted and made again, the sequence may be that of a reply to another call, but then the
+   * stream has no message with the subject of this call.
+   */
+  async removeBody(key: string, { body }: Pick<StoredRow, 'body'>): Promise<void> {
+    if (!body) return;
+    const { streams } = this.streams.jsm;
+    const found = await streams.info(bodiesStream, { subjects_filter: bodySubject(key) }).catch(unlessMissing);
+    if (!found?.state.subjects?.[bodySubject(key)]) return;
+    await streams.deleteMessage(bodiesStream, body.seq, false).catch(unlessMissing);
   }
 
   /** Keys of the rows whose keys begin with these tokens. */

@@ -30,6 +30,11 @@ test('results of 3.9 MB, many times the bound: none is refused or dropped, and t
     await eventually('all replies are acknowledged', () => host.nats.log.usage().replyBytes === 0);
     largest = Math.max(largest, stage.server.storeBytes());
     expect(largest).toBeLessThan(256 * MiB);
+    // What nats-server charges to the account. Beyond `max_file` it refuses every write.
+    const { url } = stage.server;
+    const client = await connectNats({ url, key: stage.hostPair.seed, name: 'account', reconnects: false });
+    expect((await (await jetstreamManager(client)).getAccountInfo()).storage).toBeLessThan(MiB);
+    await client.close();
     await worker.close();
   } finally {
     await stage.stop();
